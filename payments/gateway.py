@@ -33,7 +33,7 @@ class Channel(StrEnum):
 
 
 class PaymentState(StrEnum):
-    """Where a payment stands at the channel. ``REFUND`` is *paid, then refunded in part or whole*: still paid."""
+    """Where a payment stands at the channel. ``REFUND`` is *paid, then refunded in part or whole*."""
 
     SUCCESS = "SUCCESS"
     REFUND = "REFUND"
@@ -53,8 +53,8 @@ class RefundState(StrEnum):
     """Where a refund stands at the channel.
 
     ``CLOSED`` is final and the only state after which a new refund number may be used. ``ABNORMAL`` never
-    permits one (``apply_abnormal_refund``, number unchanged). ``NOT_FOUND`` proves nothing: send the same number
-    again.
+    permits one (``apply_abnormal_refund``, number unchanged). ``NOT_FOUND`` proves nothing: send the same
+    number again.
     """
 
     PROCESSING = "PROCESSING"
@@ -134,8 +134,8 @@ class PaymentFact:
     """What the channel says about one payment.
 
     ``amount_fen`` is the order's amount at the channel (``amount.total`` / ``total_amount``): the figure to
-    compare with our own record. ``payer_paid_fen`` is what the payer paid after the channel's own vouchers: never
-    compare it. Both are ``None`` where the channel names no amount (not paid, not found).
+    compare with our own record. ``payer_paid_fen`` is what the payer paid after the channel's own vouchers:
+    never compare it. Both are ``None`` where the channel names no amount (not paid, not found).
     """
 
     channel: Channel
@@ -171,7 +171,8 @@ class RefundFact:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepaid:
-    """``client_params`` go to the mini-program as they are (``wx.requestPayment``, ``my.tradePay``). ``fact`` is set where the channel pays on the spot (balance)."""
+    """``client_params`` go to the mini-program as they are (``wx.requestPayment``, ``my.tradePay``).
+    ``fact`` is set where the channel pays on the spot (balance)."""
 
     channel: Channel
     prepay_id: str
@@ -223,8 +224,8 @@ class BillState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BillFile:
-    """One downloaded bill. ``raw`` is what ``sha1`` is over: the ungzipped text as bytes (Alipay: the zip as it
-    came, the hash ours). ``raw`` is empty unless AVAILABLE."""
+    """One downloaded bill. ``raw`` is what ``sha1`` is over: the ungzipped text as bytes (Alipay: the zip as
+    it came, the hash ours). ``raw`` is empty unless AVAILABLE."""
 
     channel: Channel
     kind: BillKind
@@ -246,10 +247,10 @@ class BillRow:
     """One row of a bill, channel-neutral. Amounts are positive fen; the row's kind says the direction.
 
     PAYMENT  ``amount_fen`` = order amount, ``payer_fen`` = what the payer settled after vouchers.
-    REFUND   ``amount_fen`` = refund applied for (申请退款金额), ``payer_fen`` = what reached the payer (退款金额).
+    REFUND   ``amount_fen`` = applied for (申请退款金额), ``payer_fen`` = what reached the payer (退款金额).
     FLOW     ``amount_fen`` = the movement, ``is_income`` its direction, ``balance_fen`` the account after it.
     ``refund_state`` is the state *on the day the refund was accepted*; the channel never updates it later.
-    ``fee_yuan`` has up to five decimals at the channel, so it stays a Decimal of yuan. ``row_no`` starts at 1.
+    ``fee_yuan`` has up to five decimals at the channel, so it is a Decimal of yuan. ``row_no`` starts at 1.
     """
 
     row_no: int
@@ -319,9 +320,9 @@ class Gateway(Protocol):
         trade_no: str = "",
         now: datetime,
     ) -> RefundFact:
-        """Ask for a refund of ``amount_fen`` of a payment of ``total_fen``. A return means *accepted*; the state
-        says whether it is done. ``trade_no``, where given, names the charge instead of the order (for a second
-        charge)."""
+        """Ask for a refund of ``amount_fen`` of a payment of ``total_fen``. A return means *accepted*; the
+        state says whether it is done. ``trade_no``, where given, names the charge instead of the order (for a
+        second charge)."""
 
     def query_refund(self, *, refund_no: str, out_trade_no: str, now: datetime) -> RefundFact: ...
 
@@ -342,8 +343,7 @@ class Gateway(Protocol):
         """The day's bill, its hash checked. An empty day and a bill not made yet are states, not errors."""
 
     def parse_bill(self, bill: BillFile) -> Iterator[BillRow]:
-        """Stream the rows. Columns are found by name. The summary block is checked against the rows at the end,
-        so a consumer must exhaust the iterator before it believes it: ``ChannelUnknown(CORRUPT_BILL)``."""
+        """Stream the rows. Columns are found by name. The summary is checked against the rows at the end, so a consumer must exhaust the iterator before it believes it: ``ChannelUnknown(CORRUPT_BILL)``."""
 
     def parse_notify(
         self, *, headers: Mapping[str, str], body: bytes, now: datetime
