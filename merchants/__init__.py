@@ -1,0 +1,1 @@
+"""Who the product works for and who may see what: merchants, staff, API clients."""
