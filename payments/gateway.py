@@ -343,12 +343,16 @@ class Gateway(Protocol):
         """The day's bill, its hash checked. An empty day and a bill not made yet are states, not errors."""
 
     def parse_bill(self, bill: BillFile) -> Iterator[BillRow]:
-        """Stream the rows. Columns are found by name. The summary is checked against the rows at the end, so a consumer must exhaust the iterator before it believes it: ``ChannelUnknown(CORRUPT_BILL)``."""
+        """Stream the rows. Columns are found by name. The summary is checked against the rows at the end, so
+        exhaust the iterator before you believe it: ``ChannelUnknown(CORRUPT_BILL)``."""
 
     def parse_notify(
         self, *, headers: Mapping[str, str], body: bytes, now: datetime
     ) -> PaymentNotice | RefundNotice:
-        """Verify and decrypt whatever came. Alipay sends both kinds to the payment's address."""
+        """Verify and decrypt whatever came. Alipay sends both kinds to the payment's address.
+
+        ``NotifyRejected`` when it must not be believed; ``ChannelUnknown`` when the channel's keys to judge it
+        by cannot be had just now: answer ``nack`` and let it come again."""
 
     def parse_payment_notify(
         self, *, headers: Mapping[str, str], body: bytes, now: datetime
