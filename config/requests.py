@@ -1,0 +1,29 @@
+"""Every request has an id: in the answer, in every problem document, in every log line."""
+
+import re
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+
+from kernel import numbers
+
+GIVEN = re.compile(r"[0-9A-Za-z._-]{8,64}")
+
+
+class RequestIdMiddleware:
+    """Takes a well-formed X-Request-ID from the caller or makes one; echoes it."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-ID", "")
+        request.request_id = given if GIVEN.fullmatch(given) else numbers.uuid7().hex  # type: ignore[attr-defined]
+        structlog.contextvars.bind_contextvars(request_id=request.request_id)  # type: ignore[attr-defined]
+        try:
+            response = self.get_response(request)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
+        response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
+        return response

@@ -1,0 +1,345 @@
+"""`advance`: a transition is one statement.
+
+The graph is django-fsm's: an `Edge` names a model's transition method (empty body) and takes source and target from
+there. Together with guards, column changes, evidence rows and the outbox event it is compiled once into a single
+SQL statement, a conditional UPDATE that feeds the INSERTs:
+
+    WITH u AS (UPDATE … WHERE pk AND source status AND guards RETURNING …), i0 AS (INSERT … SELECT … FROM u), …
+    SELECT … FROM u
+
+Either exactly one row moves and everything it has to leave behind is written, or nothing is. Constants are inlined
+(a parameter cannot use a partial index in a generic plan), parameters are few and typed, and the text is kept.
+All parts of the statement share one snapshot, so an edge guards the version wherever it knows it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, models
+from django.db.models.fields import NOT_PROVIDED
+
+from kernel import numbers, outbox
+from kernel.models import IdempotencyKey, OutboxEvent
+
+
+@dataclass(frozen=True)
+class P:
+    """A parameter of the statement, by name; `type` is its PostgreSQL type where the context names none."""
+
+    name: str
+    type: str | None = None
+
+
+@dataclass(frozen=True)
+class New:
+    """A column of the row as the UPDATE left it."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A fragment in the statement's own words: `t` is the row before, `u` the row after, parameters `%(name)s`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Json:
+    """A JSON object built inside the statement."""
+
+    members: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Insert:
+    """A row of evidence. Columns that are not named take their model default; ids are made when not named."""
+
+    model: type[models.Model]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A second UPDATE that has to hit exactly one row (closing a lease, say), or the whole transition breaks."""
+
+    model: type[models.Model]
+    where: Mapping[str, Any]
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Emit:
+    """The outbox event of the transition. The merchant is the row's own unless said otherwise."""
+
+    name: str
+    subject: Any
+    payload: Mapping[str, Any]
+    version: int = 1
+    merchant_id: Any = New("merchant_id")
+
+
+KEY_ROW = Insert(
+    IdempotencyKey,
+    {
+        "merchant_id": P("key_merchant_id"),
+        "key": P("key"),
+        "request_hash": P("request_hash"),
+        "result": P("result"),
+        "created_at": P("now"),
+    },
+)
+"""The idempotency key, bound in the statement that does the work. Parameters: BusinessKey.params(), result, now."""
+
+
+class StatementBroken(Exception):
+    """A transition matched its row but a `Touch` did not hit exactly one: the data contradict the model."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One edge of a model's machine with everything that travels along it. See the module's text."""
+
+    model: type[models.Model]
+    method: str
+    guards: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    writes: Sequence[Insert | Touch] = ()
+    emit: Emit | None = None
+    returning: Sequence[str] = ()
+    source: Any = None
+
+    @property
+    def statement(self) -> "Statement":
+        """The compiled statement, made at first use and kept on the edge."""
+        compiled = self.__dict__.get("_statement")
+        if compiled is None:
+            compiled = _Compiler(self).compile()
+            self.__dict__["_statement"] = compiled
+        return compiled
+
+
+@dataclass(frozen=True)
+class Statement:
+    """SQL text, the parameters that `advance` makes itself, and the names of what comes back."""
+
+    text: str
+    made: tuple[str, ...]
+    returning: tuple[str, ...]
+    touches: int
+    emits: bool
+
+
+def advance(edge: Edge, *, pk: Any, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Move one row along an edge. The returned columns, or None when nothing matched and nothing was written.
+
+    Joins the caller's transaction. Raises StatementBroken when a Touch missed, and database errors as they are:
+    a unique violation ends the caller's transaction.
+    """
+    statement = edge.statement
+    values = {name: _plain(value) for name, value in params.items()}
+    values["pk"] = _plain(pk)
+    for name in statement.made:
+        values[name] = numbers.uuid7()
+    with connection.cursor() as cursor:
+        cursor.execute(statement.text, values)
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    width = len(statement.returning)
+    if any(hits != 1 for hits in row[width:]):
+        raise StatementBroken(f"{edge.model.__name__}.{edge.method}: a secondary update hit {row[width:]} rows")
+    if statement.emits:
+        outbox.wake_after_commit()
+    return dict(zip(statement.returning, row, strict=False))
+
+
+def edges_of(model: type[models.Model], method: str) -> dict[Any, Any]:
+    """{source: target} of a transition method, as django-fsm holds it."""
+    meta = getattr(model, method)._django_fsm
+    return {_plain(source): _plain(found.target) for source, found in meta.transitions.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Values as the statement wants them: integers travel as text, so that their size never changes the plan."""
+    if value is None or isinstance(value, bool | bytes | UUID):
+        return value
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value
+
+
+class _Compiler:
+    """Turns an Edge into text. Runs once per edge, so it may be slow and strict."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self.meta = edge.model._meta
+        self.made: list[str] = []
+        self.columns: list[str] = []
+
+    def compile(self) -> Statement:
+        edge = self.edge
+        column, source, target = self._transition()
+        changes = {column: target, **edge.changes}
+        settings = ", ".join(
+            f'"{self._field(edge.model, name).column}" = {self._value(value, self._field(edge.model, name))}'
+            for name, value in changes.items()
+        )
+        where = [f't."{self.meta.pk.column}" = {self._cast("%(pk)s", self.meta.pk)}']
+        where.append(f't."{self._field(edge.model, column).column}" = {literal(source)}')
+        where += [self._condition(edge.model, name, value) for name, value in edge.guards.items()]
+        parts: list[str] = []
+        touches: list[str] = []
+        for index, write in enumerate(edge.writes):
+            if isinstance(write, Insert):
+                parts.append(f"i{index} AS ({self._insert(write, index)})")
+            else:
+                parts.append(f"k{index} AS ({self._touch(write)})")
+                touches.append(f"(SELECT count(*) FROM k{index})")
+        if edge.emit is not None:
+            parts.append(f"e AS ({self._insert(self._event(edge.emit), len(edge.writes))})")
+        returned = [self._field(edge.model, name).column for name in edge.returning]
+        wanted = ", ".join([f'u."{name}"' for name in returned] + touches) or "1"
+        text = (
+            f'WITH u AS (UPDATE "{self.meta.db_table}" t SET {settings} WHERE {" AND ".join(where)} RETURNING t.*)'
+            + "".join(f", {part}" for part in parts)
+            + f" SELECT {wanted} FROM u"
+        )
+        return Statement(text, tuple(self.made), tuple(edge.returning), len(touches), edge.emit is not None)
+
+    def _transition(self) -> tuple[str, Any, Any]:
+        edge = self.edge
+        meta = getattr(edge.model, edge.method)._django_fsm
+        known = edges_of(edge.model, edge.method)
+        source = _plain(edge.source)
+        if source is None:
+            if len(known) != 1:
+                raise ValueError(f"{edge.model.__name__}.{edge.method} has several sources: name one")
+            source = next(iter(known))
+        if source not in known or source in ("*", "+"):
+            raise ValueError(f"{edge.model.__name__}.{edge.method} has no edge from {source}")
+        name = meta.field if isinstance(meta.field, str) else meta.field.name
+        numeric = isinstance(self._field(edge.model, name), models.IntegerField)
+        target = known[source]
+        return name, int(source) if numeric else source, int(target) if numeric else target
+
+    def _insert(self, write: Insert, index: int) -> str:
+        meta = write.model._meta
+        named = {self._field(write.model, name).name: value for name, value in write.values.items()}
+        columns, values = [], []
+        for each in meta.concrete_fields:
+            if each.name in named:
+                value = named[each.name]
+            elif each.primary_key and isinstance(each, models.UUIDField):
+                value = P(f"made_{index}")
+                self.made.append(f"made_{index}")
+            elif isinstance(each, models.AutoField) or self._has_database_default(each):
+                continue
+            else:
+                value = self._default(write.model, each)
+            columns.append(f'"{each.column}"')
+            values.append(self._value(value, each))
+        return f'INSERT INTO "{meta.db_table}" ({", ".join(columns)}) SELECT {", ".join(values)} FROM u RETURNING 1'
+
+    def _touch(self, write: Touch) -> str:
+        settings = ", ".join(
+            f'"{self._field(write.model, name).column}" = {self._value(value, self._field(write.model, name))}'
+            for name, value in write.changes.items()
+        )
+        where = " AND ".join(self._condition(write.model, name, value, "s") for name, value in write.where.items())
+        return f'UPDATE "{write.model._meta.db_table}" s SET {settings} FROM u WHERE {where} RETURNING 1'
+
+    def _event(self, emit: Emit) -> Insert:
+        return Insert(
+            OutboxEvent,
+            {
+                "name": emit.name,
+                "version": emit.version,
+                "merchant_id": emit.merchant_id,
+                "subject": emit.subject,
+                "payload": Json(emit.payload),
+                "created_at": P("now"),
+                "available_at": P("now"),
+            },
+        )
+
+    def _condition(self, model: type[models.Model], name: str, value: Any, alias: str = "t") -> str:
+        if isinstance(value, Sql):
+            return f"({value.text})"
+        target = self._field(model, name)
+        if value is None:
+            return f'{alias}."{target.column}" IS NULL'
+        return f'{alias}."{target.column}" = {self._value(value, target)}'
+
+    def _value(self, value: Any, target: "models.Field[Any, Any] | None") -> str:
+        if isinstance(value, Sql):
+            return f"({value.text})"
+        if isinstance(value, New):
+            column = self._field(self.edge.model, value.column).column
+            return f'u."{column}"' if target is not None else f'to_jsonb(u."{column}")'
+        if isinstance(value, Json):
+            members = ", ".join(f"{literal(name)}, {self._value(item, None)}" for name, item in value.members.items())
+            return f"jsonb_build_object({members})"
+        if isinstance(value, P):
+            if value.type is not None:
+                return f"%({value.name})s::{value.type}"
+            return self._cast(f"%({value.name})s", target)
+        if isinstance(value, dict | list):
+            return f"{literal(json.dumps(value, ensure_ascii=False))}::jsonb"
+        return literal(value)
+
+    @staticmethod
+    def _cast(text: str, target: "models.Field[Any, Any] | None") -> str:
+        if target is None:
+            return f"{text}::text"
+        kind = target.rel_db_type(connection) if target.primary_key else target.db_type(connection)
+        kind = (kind or "text").split(" ")[0] if kind != "timestamp with time zone" else "timestamptz"
+        return f"{text}::{'text' if kind.startswith('varchar') else kind}"
+
+    @staticmethod
+    def _has_database_default(each: "models.Field[Any, Any]") -> bool:
+        return getattr(each, "db_default", NOT_PROVIDED) is not NOT_PROVIDED
+
+    @staticmethod
+    def _default(model: type[models.Model], each: "models.Field[Any, Any]") -> Any:
+        if each.has_default():
+            value = each.get_default()
+            if callable(each.default) and not isinstance(value, dict | list):
+                raise ValueError(f"{model.__name__}.{each.name} has a computed default: name its value")
+            return value
+        if each.null:
+            return None
+        if isinstance(each, models.CharField | models.TextField) and each.blank:
+            return ""
+        raise ValueError(f"{model.__name__}.{each.name} needs a value")
+
+    @staticmethod
+    def _field(model: type[models.Model], name: str) -> "models.Field[Any, Any]":
+        for each in model._meta.concrete_fields:
+            if name in (each.name, each.attname):
+                return each
+        raise ValueError(f"{model.__name__} has no column {name}")
+
+
+def literal(value: Any) -> str:
+    """A constant as SQL text, safe inside a statement that has parameters."""
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''").replace("%", "%%") + "'"
+    raise ValueError(f"no SQL constant for {value!r}")

@@ -1,0 +1,81 @@
+"""Reading the event stream: each worker takes a batch, hands it to the consumers, acknowledges it."""
+
+import os
+import socket
+from datetime import datetime
+from uuid import UUID
+
+import redis
+from django.db import connection
+
+from kernel import inbox, valkey
+from kernel.outbox import STREAM
+
+GROUP = "quits"
+ABANDONED_AFTER_MS = 30_000
+
+
+def reader_name() -> str:
+    """This process's name in the consumer group."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def consume(*, now: datetime, limit: int = 100) -> int:
+    """Deliver up to `limit` events from the stream, first those another reader took and abandoned. Returns how many.
+
+    An entry is acknowledged once every consumer has either taken effect or has its failure on record in PostgreSQL.
+    """
+    client = valkey.client()
+    try:
+        entries = _abandoned(client, limit) or _fresh(client, limit)
+    except redis.exceptions.ResponseError as error:
+        if not str(error).startswith("NOGROUP"):
+            raise
+        _make_group(client)
+        entries = _fresh(client, limit)
+    for entry_id, fields in entries:
+        if fields:
+            inbox.deliver(UUID(fields[b"id"].decode()), now=now)
+        client.xack(STREAM, GROUP, entry_id)
+    return len(entries)
+
+
+def drain(*, now: datetime, rounds: int = 50) -> int:
+    """Relay, deliver and retry in this process until nothing is left (tests, the demo seed). Returns deliveries."""
+    from kernel import outbox
+
+    delivered = 0
+    for _ in range(rounds):
+        moved = outbox.relay(now=now).published
+        delivered += moved
+        took = 0
+        while batch := consume(now=now):
+            took += batch
+        if not moved and not took:
+            break
+    return delivered
+
+
+def _make_group(client: redis.Redis) -> None:
+    try:
+        client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+    except redis.exceptions.ResponseError as error:
+        if not str(error).startswith("BUSYGROUP"):
+            raise
+
+
+def _abandoned(client: redis.Redis, limit: int) -> list:
+    found = client.xautoclaim(STREAM, GROUP, reader_name(), ABANDONED_AFTER_MS, count=limit)
+    return found[1]
+
+
+def _fresh(client: redis.Redis, limit: int) -> list:
+    found = client.xreadgroup(GROUP, reader_name(), {STREAM: ">"}, count=limit)
+    return found[0][1] if found else []
+
+
+def database_is_there() -> bool:
+    """True when a trivial query succeeds."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        return cursor.fetchone() == (1,)
