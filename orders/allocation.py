@@ -1,9 +1,9 @@
 """How an order's discounts and its freight are shared out over its lines, frozen when the order is made.
 
-Pure functions over integer fen. The rule: line discounts stay on their line and never enter a second split; the
-order-level discounts (coupon, platform subsidy, points: in that order) are split one after the other, each over what
-the earlier ones left of the line's base, by largest remainder with ties to the lower line number. So every discount is
-shared out exactly and no line goes below zero, which splitting each over the base alone does not promise
+Pure functions over integer fen. Line discounts stay on their line and never enter a second split. The order-level
+discounts (coupon, platform subsidy, points: in that order) are split one after the other, each over what the
+earlier ones left of the line's base, by largest remainder with ties to the lower line number. So every discount
+is shared out exactly and no line goes below zero, which splitting each over the base alone does not promise
 (1 + 999 fen with two discounts of 500).
 """
 
@@ -35,7 +35,7 @@ class FreightSharesDoNotAddUp(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedLine:
-    """One line before the order-level discounts. `freight_share_fen` is the caller's own share, if it gives one."""
+    """One line before the order-level discounts, with the caller's own freight share if it gives one."""
 
     line_no: int
     unit_price_fen: int
@@ -135,8 +135,8 @@ def allocate(
 ) -> Allocation:
     """Share out discounts and freight over lines given in order of their line number.
 
-    Raises DiscountExceedsGoods (a line discount above its subtotal, an order-level discount above what the earlier
-    ones left) and FreightSharesDoNotAddUp.
+    Raises DiscountExceedsGoods (a line discount above its subtotal, an order-level discount above what the
+    earlier ones left) and FreightSharesDoNotAddUp.
     """
     for line in lines:
         if not 0 <= line.line_discount_fen <= line.subtotal_fen:
@@ -187,7 +187,7 @@ def take_discount(
 
 
 def freight_shares(*, lines: Sequence[PricedLine], freight_fen: int, policy: FreightPolicy) -> list[int]:
-    """The caller's own shares where it gives them, else by base or equally; Σ base = 0 always splits equally."""
+    """The caller's own shares where it gives them, else by base or equally. Σ base = 0 splits equally."""
     given = [line.freight_share_fen for line in lines if line.freight_share_fen is not None]
     if given:
         if len(given) != len(lines) or min(given) < 0 or sum(given) != freight_fen:

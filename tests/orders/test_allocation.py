@@ -158,7 +158,9 @@ def test_a32_all_goods_free_splits_the_freight_equally():
 
 
 def test_ineligible_lines_take_no_share_of_the_coupon():
-    made = allocate(lines=priced(10000, 20000, 5000), discounts=Discounts(coupon_fen=5000, coupon_lines=(1, 2)))
+    made = allocate(
+        lines=priced(10000, 20000, 5000), discounts=Discounts(coupon_fen=5000, coupon_lines=(1, 2))
+    )
     assert [line.coupon_share_fen for line in made.lines] == [1667, 3333, 0]
 
 
