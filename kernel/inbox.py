@@ -111,7 +111,7 @@ def take(row: OutboxEvent, each: Consumer, *, now: datetime) -> bool:
             _settle(row, each, now=now)
     except Exception as error:  # whatever a consumer raises is recorded and tried again; it never stops the others
         later = isinstance(error, Later)
-        log.log(20 if later else 40, "inbox.failed", consumer=each.name, event=row.name, error=repr(error))
+        log.log(20 if later else 40, "inbox.failed", consumer=each.name, about=row.name, error=repr(error))
         _record_failure(row, each, error=error, now=now)
         return False
     return True

@@ -1,0 +1,176 @@
+import threading
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from django.db.utils import ProgrammingError
+
+from kernel import inbox, outbox, stream, valkey
+from kernel.models import InboxMessage, OutboxEvent
+
+MERCHANT = UUID(int=1)
+SEEN: list[tuple[str, UUID]] = []
+FAIL: dict[str, BaseException] = {}
+
+
+@inbox.consumer("test.happened", name="tests.see")
+def see(event: inbox.Event) -> None:
+    SEEN.append(("atomic", event.id))
+    OutboxEvent.objects.create(
+        name="test.effect", subject="x", created_at=event.now, available_at=event.now, merchant_id=MERCHANT
+    )
+    if "atomic" in FAIL:
+        raise FAIL["atomic"]
+
+
+@inbox.consumer("test.happened", name="tests.call_out", atomic=False)
+def call_out(event: inbox.Event) -> None:
+    assert not connection.in_atomic_block
+    SEEN.append(("free", event.id))
+    if "free" in FAIL:
+        raise FAIL["free"]
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    SEEN.clear()
+    FAIL.clear()
+
+
+def happen(now) -> OutboxEvent:
+    with transaction.atomic():
+        return outbox.append(name="test.happened", merchant_id=MERCHANT, subject="s", payload={"n": 1}, now=now)
+
+
+def effects() -> int:
+    return OutboxEvent.objects.filter(name="test.effect").count()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_reaches_every_consumer_once_whatever_is_delivered(now) -> None:
+    event = happen(now)
+    stream.drain(now=now)
+    for _ in range(3):
+        inbox.deliver(event.id, now=now)
+    assert sorted(SEEN) == [("atomic", event.id), ("free", event.id)]
+    assert effects() == 1
+    assert set(InboxMessage.objects.values_list("state", flat=True)) == {"DONE"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_of_a_rolled_back_transaction_never_leaves(now) -> None:
+    with pytest.raises(RuntimeError), transaction.atomic():
+        outbox.append(name="test.happened", merchant_id=MERCHANT, subject="s", payload={}, now=now)
+        raise RuntimeError
+    assert stream.drain(now=now) == 0
+    assert SEEN == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_failing_consumer_is_rolled_back_retried_and_stops_no_other(now) -> None:
+    FAIL["atomic"] = RuntimeError("no")
+    event = happen(now)
+    stream.drain(now=now)
+    assert ("free", event.id) in SEEN
+    assert effects() == 0
+    failed = InboxMessage.objects.get(consumer="tests.see")
+    assert (failed.state, failed.attempts) == ("FAILED", 1)
+    assert inbox.retry_due(now=now) == 0  # not due yet
+    FAIL.clear()
+    assert inbox.retry_due(now=now + timedelta(seconds=1)) == 1
+    assert effects() == 1
+    assert InboxMessage.objects.get(consumer="tests.see").state == "DONE"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", ["atomic", "free"])
+def test_after_the_last_try_a_message_is_dead_until_a_person_revives_it(now, kind) -> None:
+    FAIL[kind] = RuntimeError("never")
+    happen(now)
+    stream.drain(now=now)
+    moment = now
+    for _ in range(len(inbox.BACKOFF_SECONDS)):
+        moment += timedelta(hours=2)
+        inbox.retry_due(now=moment)
+    message = InboxMessage.objects.get(consumer="tests.see" if kind == "atomic" else "tests.call_out")
+    assert message.state == "DEAD"
+    assert inbox.retry_due(now=moment + timedelta(days=1)) == 0
+    FAIL.clear()
+    assert inbox.revive(message.id, now=moment)
+    assert inbox.retry_due(now=moment) == 1
+    message.refresh_from_db()
+    assert message.state == "DONE"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_died_holding_a_claim_is_succeeded(now) -> None:
+    FAIL["free"] = KeyboardInterrupt()  # leaves like a killed process: nothing is recorded
+    event = happen(now)
+    outbox.relay(now=now)
+    with pytest.raises(KeyboardInterrupt):
+        stream.consume(now=now)
+    assert InboxMessage.objects.get(consumer="tests.call_out").state == "RUNNING"
+    FAIL.clear()
+    assert inbox.retry_due(now=now + timedelta(seconds=inbox.CLAIM_SECONDS)) == 1
+    assert SEEN.count(("free", event.id)) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_the_stream_lost_is_found_again(now) -> None:
+    event = happen(now)
+    outbox.relay(now=now)
+    valkey.client().flushdb()
+    assert stream.consume(now=now) == 0
+    late = now + timedelta(minutes=2)
+    assert inbox.redeliver_lost(now=late, older_than=timedelta(minutes=1)) == 1
+    assert inbox.redeliver_lost(now=late, older_than=timedelta(minutes=1)) == 0
+    assert sorted(SEEN) == [("atomic", event.id), ("free", event.id)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_stream_events_wait_with_back_off(now, settings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    event = happen(now)
+    assert outbox.relay(now=now).published == 0
+    event.refresh_from_db()
+    assert (event.state, event.claim_token) == ("PENDING", None)
+    assert event.available_at > now
+    assert "refused" in event.last_error
+
+
+@pytest.mark.django_db(transaction=True)
+def test_relays_side_by_side_publish_each_event_once(now) -> None:
+    for _ in range(60):
+        happen(now)
+    published: list[int] = []
+
+    def run() -> None:
+        published.extend(outbox.relay(now=now, limit=7).published for _ in range(20))
+        connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(published) == 60
+    assert valkey.client().xlen(outbox.STREAM) == 60
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_relay_cannot_mark_what_another_took_over(now) -> None:
+    event = happen(now)
+    outbox._claim(token=UUID(int=5), now=now, limit=10)
+    later = now + timedelta(seconds=outbox.CLAIM_SECONDS + 1)
+    outbox._claim(token=UUID(int=6), now=later, limit=10)
+    outbox._mark_published(token=UUID(int=5), now=later)
+    event.refresh_from_db()
+    assert (event.state, event.claim_token) == ("PENDING", UUID(int=6))
+
+
+@pytest.mark.django_db
+def test_the_content_of_an_event_is_fixed(now) -> None:
+    event = happen(now)
+    with pytest.raises(ProgrammingError, match="Cannot update"):
+        OutboxEvent.objects.filter(id=event.id).update(payload={"n": 2})

@@ -1,0 +1,98 @@
+import threading
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+
+from kernel import numbers
+from kernel.models import OutboxEvent
+from kernel.statemachine import Edge, StatementBroken, advance, edges_of
+from tests.kernel.machine import CLOSE, OPEN, Door, DoorLog
+
+MERCHANT = UUID(int=1)
+
+
+@pytest.fixture
+def doors(transactional_db):
+    with connection.schema_editor() as editor:
+        editor.create_model(Door)
+        editor.create_model(DoorLog)
+    yield
+    with connection.schema_editor() as editor:
+        editor.delete_model(DoorLog)
+        editor.delete_model(Door)
+
+
+@pytest.fixture
+def door(doors) -> Door:
+    return Door.objects.create(merchant_id=MERCHANT)
+
+
+def params(now: datetime, **more):
+    return {"expected": 1, "who": "ann", "now": now, **more}
+
+
+def test_one_statement_moves_the_row_and_leaves_log_and_event(door: Door, now, django_assert_num_queries) -> None:
+    with django_assert_num_queries(3), transaction.atomic():  # BEGIN, the statement, COMMIT
+        row = advance(OPEN, pk=door.id, params=params(now))
+    assert row == {"version": 2, "status": "OPEN", "opened_by": "ann"}
+    log = DoorLog.objects.get()
+    assert (log.door_id, log.to_version, log.note, log.ended) == (door.id, 2, "100%'s open", False)
+    event = OutboxEvent.objects.get()
+    assert (event.name, event.payload, event.merchant_id) == ("door.opened", {"by": "ann", "version": 2}, MERCHANT)
+    assert event.state == "PENDING"
+
+
+@pytest.mark.parametrize("wrong", [{"expected": 7}, {"who": "robot"}])
+def test_a_guard_that_fails_writes_nothing(door: Door, now, wrong) -> None:
+    assert advance(OPEN, pk=door.id, params=params(now, **wrong)) is None
+    assert Door.objects.get().version == 1
+    assert not DoorLog.objects.exists()
+    assert not OutboxEvent.objects.exists()
+
+
+def test_the_wrong_source_or_an_unknown_row_writes_nothing(door: Door, now) -> None:
+    advance(OPEN, pk=door.id, params=params(now))
+    assert advance(OPEN, pk=door.id, params=params(now, expected=2)) is None
+    assert advance(OPEN, pk=numbers.uuid7(), params=params(now)) is None
+    assert DoorLog.objects.count() == 1
+
+
+def test_a_secondary_update_has_to_hit_exactly_one_row(door: Door, now) -> None:
+    advance(OPEN, pk=door.id, params=params(now))
+    assert advance(CLOSE, pk=door.id, params={"expected": 2, "now": now}) == {"version": 3}
+    assert DoorLog.objects.get().ended
+    advance(OPEN, pk=door.id, params=params(now, expected=3))
+    DoorLog.objects.filter(to_version=4).delete()
+    with pytest.raises(StatementBroken), transaction.atomic():
+        advance(CLOSE, pk=door.id, params={"expected": 4, "now": now})
+    assert Door.objects.get().status == "OPEN"
+
+
+def test_an_edge_takes_its_graph_from_the_machine() -> None:
+    assert edges_of(Door, "remove") == {"OPEN": "GONE", "CLOSED": "GONE"}
+    with pytest.raises(ValueError, match="several sources"):
+        _ = Edge(Door, "remove").statement
+    with pytest.raises(ValueError, match="no edge from GONE"):
+        _ = Edge(Door, "remove", source="GONE").statement
+
+
+def test_of_many_at_once_one_wins(door: Door, now) -> None:
+    barrier = threading.Barrier(8)
+    rows: list[object] = []
+
+    def race() -> None:
+        barrier.wait()
+        with transaction.atomic():
+            rows.append(advance(OPEN, pk=door.id, params=params(now)))
+        connection.close()
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(row is not None for row in rows) == 1
+    assert DoorLog.objects.count() == 1
+    assert Door.objects.get().version == 2
