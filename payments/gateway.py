@@ -100,9 +100,7 @@ class Doubt(StrEnum):
 class ChannelRefused(Exception):
     """The channel answered, verifiably signed, a definite no."""
 
-    def __init__(
-        self, status: int, code: str, message: str = "", follow_up: FollowUp = FollowUp.FINAL
-    ) -> None:
+    def __init__(self, status: int, code: str, message: str = "", follow_up: FollowUp = FollowUp.FINAL) -> None:
         super().__init__(f"{status} {code}: {message}")
         self.status = status
         self.code = code
@@ -346,22 +344,16 @@ class Gateway(Protocol):
         """Stream the rows. Columns are found by name. The summary is checked against the rows at the end, so
         exhaust the iterator before you believe it: ``ChannelUnknown(CORRUPT_BILL)``."""
 
-    def parse_notify(
-        self, *, headers: Mapping[str, str], body: bytes, now: datetime
-    ) -> PaymentNotice | RefundNotice:
+    def parse_notify(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> PaymentNotice | RefundNotice:
         """Verify and decrypt whatever came. Alipay sends both kinds to the payment's address.
 
-        ``NotifyRejected`` when it must not be believed; ``ChannelUnknown`` when the channel's keys to judge it
-        by cannot be had just now: answer ``nack`` and let it come again."""
+        ``NotifyRejected`` when it must not be believed; ``ChannelUnknown`` when the keys to judge it by
+        cannot be had just now: answer ``nack`` and let it come again."""
 
-    def parse_payment_notify(
-        self, *, headers: Mapping[str, str], body: bytes, now: datetime
-    ) -> PaymentNotice:
+    def parse_payment_notify(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> PaymentNotice:
         """As ``parse_notify``; a notice of another kind is MALFORMED."""
 
-    def parse_refund_notify(
-        self, *, headers: Mapping[str, str], body: bytes, now: datetime
-    ) -> RefundNotice: ...
+    def parse_refund_notify(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> RefundNotice: ...
 
     def ack(self) -> NotifyAnswer:
         """Answer once the notify is durable: the channel then stops sending it."""
