@@ -38,18 +38,14 @@ class Merchant(models.Model):
     freight_policy = models.CharField(
         _("freight split"), max_length=16, choices=FreightPolicy, default=FreightPolicy.BY_AMOUNT
     )
-    lease_seconds = models.PositiveIntegerField(
-        _("coupon lease (seconds)"), default=300, validators=bounded(30, 3600)
-    )
+    lease_seconds = models.PositiveIntegerField(_("coupon lease (seconds)"), default=300, validators=bounded(30, 3600))
     payment_window_seconds = models.PositiveIntegerField(
         _("time to pay (seconds)"), default=1800, validators=bounded(60, 7 * 86400)
     )
     return_window_days = models.PositiveSmallIntegerField(
         _("return window after signing (days)"), default=15, validators=bounded(0, 365)
     )
-    audit_hours = models.PositiveSmallIntegerField(
-        _("time to audit (hours)"), default=48, validators=bounded(1, 720)
-    )
+    audit_hours = models.PositiveSmallIntegerField(_("time to audit (hours)"), default=48, validators=bounded(1, 720))
     auto_approve_unshipped = models.BooleanField(
         _("approve unshipped refunds when the audit time is over"), default=True
     )
@@ -168,9 +164,7 @@ class ApiClient(models.Model):
             models.CheckConstraint(
                 condition=models.Q(scopes__contained_by=Scope.values), name="api_client_scopes_are_known"
             ),
-            models.CheckConstraint(
-                condition=models.Q(requests_per_minute__gte=1), name="api_client_rate_is_positive"
-            ),
+            models.CheckConstraint(condition=models.Q(requests_per_minute__gte=1), name="api_client_rate_is_positive"),
         ]
 
     def __str__(self) -> str:
@@ -181,9 +175,7 @@ class ApiKey(models.Model):
     """One secret of a client. Several may be active at a time, so that a rotation overlaps."""
 
     id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
-    client = models.ForeignKey(
-        ApiClient, on_delete=models.PROTECT, related_name="keys", verbose_name=_("API client")
-    )
+    client = models.ForeignKey(ApiClient, on_delete=models.PROTECT, related_name="keys", verbose_name=_("API client"))
     key_id = models.CharField(_("key id"), max_length=32, unique=True)
     # Encrypted, not hashed: a signature is verified with the secret itself.
     secret_encrypted = models.TextField(editable=False)

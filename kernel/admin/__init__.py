@@ -1,0 +1,40 @@
+"""The frame of the back office. Apps register their pages, buttons, waiting lists, figures and searches here.
+
+Who may see and do what is asked of `site.policy`, which merchants.scoping fills; without it everything is denied.
+"""
+
+from kernel.admin.buttons import Button, ButtonForm
+from kernel.admin.columns import money, status, when, yes_no
+from kernel.admin.desk import (
+    Hit,
+    Scope,
+    capped,
+    register_figure,
+    register_navigation,
+    register_search,
+    register_waiting,
+)
+from kernel.admin.filters import MerchantFilter
+from kernel.admin.pages import QuitsAdmin, personal, register
+from kernel.admin.site import site
+
+__all__ = [
+    "Button",
+    "ButtonForm",
+    "Hit",
+    "MerchantFilter",
+    "QuitsAdmin",
+    "Scope",
+    "capped",
+    "money",
+    "personal",
+    "register",
+    "register_figure",
+    "register_navigation",
+    "register_search",
+    "register_waiting",
+    "site",
+    "status",
+    "when",
+    "yes_no",
+]

@@ -1,0 +1,105 @@
+"""How values look: money with its sign, times in the reader's zone, statuses as coloured labels."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Model
+from django.utils import formats, timezone
+from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from kernel import money as amounts
+
+Text = str | Promise
+Column = Callable[[Any], Any]
+TONES = ("info", "success", "warning", "danger", "neutral", "primary")
+
+
+def dig(row: Model, path: str) -> Any:
+    """Follow a double-underscore path from a row to a value."""
+    value: Any = row
+    for step in path.split("__"):
+        if value is None:
+            return None
+        value = getattr(value, step)
+    return value
+
+
+def money_text(fen: int | None) -> str:
+    """¥1,234.56, or a dash."""
+    return "–" if fen is None else amounts.display(fen)
+
+
+def money(field: str, label: Text, *, ordering: str | None = None) -> Column:
+    """A list column of an amount kept in fen."""
+
+    @admin.display(description=label, ordering=ordering)  # type: ignore[arg-type]
+    def column(row: Model) -> SafeString:
+        return format_html('<span class="q-money">{}</span>', money_text(dig(row, field)))
+
+    column.__name__ = f"money_{field}"
+    return column
+
+
+def badge(text: Text, tone: str = "neutral") -> SafeString:
+    """A coloured label."""
+    return format_html('<span class="q-badge q-badge-{}">{}</span>', tone if tone in TONES else "neutral", text)
+
+
+def status(field: str, label: Text, tones: Mapping[Any, str], *, ordering: str | None = None) -> Column:
+    """A list column of a choice field as a coloured label; `tones` maps values to
+    info, success, warning, danger, primary or neutral."""
+
+    @admin.display(description=label, ordering=ordering)  # type: ignore[arg-type]
+    def column(row: Model) -> SafeString:
+        *head, last = field.split("__")
+        owner = dig(row, "__".join(head)) if head else row
+        shown = getattr(owner, f"get_{last}_display", None)
+        value = getattr(owner, last)
+        return badge(shown() if shown else value, tones.get(value, "neutral"))
+
+    column.__name__ = f"status_{field}"
+    return column
+
+
+def when(field: str, label: Text, *, ordering: str | None = None) -> Column:
+    """A list column of an instant, in the zone of the reader."""
+
+    @admin.display(description=label, ordering=ordering)  # type: ignore[arg-type]
+    def column(row: Model) -> Any:
+        value = dig(row, field)
+        if value is None:
+            return "–"
+        local = timezone.localtime(value)
+        return format_html(
+            '<time datetime="{}" class="q-when">{}</time>',
+            local.isoformat(),
+            formats.date_format(local, "Y-m-d H:i"),
+        )
+
+    column.__name__ = f"when_{field}"
+    return column
+
+
+def yes_no(field: str, label: Text) -> Column:
+    """A list column of a boolean."""
+
+    @admin.display(description=label, boolean=True)  # type: ignore[arg-type]
+    def column(row: Model) -> bool:
+        return bool(dig(row, field))
+
+    column.__name__ = f"yes_{field}"
+    return column
+
+
+def mask(text: str) -> str:
+    """Leave enough to recognise, not enough to use: 138****5678, 张**, ab****yz."""
+    if not text:
+        return ""
+    if len(text) <= 3:
+        return text[0] + "*" * (len(text) - 1)
+    if len(text) <= 7:
+        return text[:1] + "*" * (len(text) - 2) + text[-1:]
+    return text[:3] + "****" + text[-4:]

@@ -1,0 +1,444 @@
+"""QuitsAdmin: a list and a page that read, scoped to the reader, with buttons that call commands."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from unfold.admin import ModelAdmin
+
+from kernel import clock
+from kernel.admin import buttons as press
+from kernel.admin.buttons import Button
+from kernel.admin.columns import mask
+from kernel.admin.filters import CappedPaginator
+from kernel.admin.reveal import declare, personal_fields
+from kernel.admin.site import QuitsAdminSite, site
+from kernel.errors import NotFound, Refusal
+
+A = TypeVar("A", bound="type[ModelAdmin]")
+
+
+def register(*models: type[Model]) -> Callable[[A], A]:
+    """Class decorator: put a page on the back office."""
+    return admin.register(*models, site=site)  # type: ignore[return-value]
+
+
+def personal(field: str, label: str | Promise, read: Callable[[Any], Any] | None = None) -> "Personal":
+    """A column of personal data for `list_display` and `fields` of a QuitsAdmin: plain for the buyer's merchant,
+    masked with a logged reveal for the house, hidden from finance."""
+    return Personal(field, label, read)
+
+
+class Personal:
+    """Bound to its page's site when the page is made; reads the viewer from the page's current request."""
+
+    def __init__(self, field: str, label: str | Promise, read: Callable[[Any], Any] | None) -> None:
+        self.field, self.label, self.read = field, label, read
+
+
+class QuitsAdmin(ModelAdmin):
+    """Read-only. No add, change or delete: only buttons, each behind a role of the registry and one command.
+
+    `buttons` act on one object, `list_buttons` on none, `bulk` names the buttons offered for ticked rows. Button
+    `x` calls `do_x(request, obj, data, *, key, now)`, which returns the message to show or an HttpResponse.
+    """
+
+    buttons: list[Button] = []
+    list_buttons: list[Button] = []
+    bulk: list[str] = []
+    audit_fields: list[str] = ["status", "version"]
+    list_hint: str | Promise = ""
+    """One line under the list's title: what this list is for."""
+    empty_hint: str | Promise = gettext_lazy("Nothing here. That is good news, or a filter is set.")
+    personal_columns: list[Personal] = []
+
+    change_form_template = "admin/object_page.html"
+    change_list_template = "admin/object_list.html"
+    paginator = CappedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 50
+    actions_on_top = True
+    list_filter_submit = False
+    save_on_top = False
+    admin_site: QuitsAdminSite
+
+    # Permissions: the registry alone.
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.admin_site.policy.may(request.user, self.model)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.admin_site.policy.may(request.user, self.model)
+
+    def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return self.admin_site.policy.visible(request.user, super().get_queryset(request))
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, *args: Any) -> HttpResponse:
+        raise Http404
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """The audit trail of one object, for whoever may read the trail."""
+        raise Http404
+
+    # Reading.
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if self.fields:
+            return self.fields
+        return [field.name for field in self.model._meta.fields if not field.name.endswith("_encrypted")]
+
+    def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
+        return super().get_list_display_links(request, list_display)
+
+    def masked(self, request: HttpRequest, obj: Model, name: str) -> SafeString | str:
+        """A personal value as this reader may see it."""
+        value = str(personal_fields(type(obj))[name](obj) or "")
+        how = self.admin_site.policy.personal_of(request.user)
+        if not value or how == "plain":
+            return value or "–"
+        if how == "hidden":
+            return "••••"
+        return format_html(
+            '<span class="q-masked"><span data-masked>{}</span> <button type="button" class="q-link" data-reveal="{}"'
+            ' data-model="{}" data-pk="{}" data-field="{}">{}</button></span>',
+            mask(value),
+            reverse("admin:reveal"),
+            obj._meta.label_lower,
+            obj.pk,
+            name,
+            _("Reveal"),
+        )
+
+    def _with_personal(self, request: HttpRequest, names: Any) -> list[Any]:
+        return [self._reader(request, name) if isinstance(name, Personal) else name for name in names]
+
+    def _reader(self, request: HttpRequest, column: Personal) -> Callable[[Any], Any]:
+        @admin.display(description=column.label)  # type: ignore[arg-type]
+        def read(obj: Model) -> Any:
+            return self.masked(request, obj, column.field)
+
+        read.__name__ = f"personal_{column.field}"
+        return read
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return self._with_personal(request, super().get_list_display(request))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self._with_personal(request, super().get_readonly_fields(request, obj))
+
+    # Buttons.
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        wrap = self.admin_site.admin_view
+        return [
+            path("do/<slug:button>/", wrap(self.list_button_view), name=f"{name}_do_list"),
+            path("bulk/<slug:button>/", wrap(self.bulk_view), name=f"{name}_bulk"),
+            path("<path:object_id>/do/<slug:button>/", wrap(self.button_view), name=f"{name}_do"),
+            *super().get_urls(),
+        ]
+
+    def button_named(self, request: HttpRequest, name: str, among: list[Button]) -> Button:
+        """The button, if it exists and the person's role may press it."""
+        button = next((item for item in among if item.name == name), None)
+        if button is None:
+            raise Http404
+        if not self.admin_site.policy.may(request.user, self.model, name):
+            raise PermissionDenied
+        return button
+
+    def object_or_404(self, request: HttpRequest, object_id: str) -> Any:
+        """The object, if it is among those this person may see."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        obj = self.get_object(request, object_id)
+        if obj is None:
+            raise Http404
+        return obj
+
+    def offered(self, request: HttpRequest, obj: Any) -> list[dict[str, Any]]:
+        """The buttons this person may press on this object now."""
+        may = partial(self.admin_site.policy.may, request.user, self.model)
+        return [
+            {"button": item, "url": self.button_url(obj, item.name)}
+            for item in self.buttons
+            if may(item.name) and item.allowed(obj)
+        ]
+
+    def button_url(self, obj: Any, name: str) -> str:
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_do", args=[obj.pk, name])
+
+    def row_buttons(self, request: HttpRequest, *names: str) -> Callable[[Any], Any]:
+        """A list column with links to buttons; call it in `get_list_display`."""
+
+        @admin.display(description=gettext_lazy("Actions"))  # type: ignore[arg-type]
+        def column(obj: Any) -> SafeString:
+            items = [row for row in self.offered(request, obj) if not names or row["button"].name in names]
+            links = format_html_join(
+                " ",
+                '<a class="q-button q-button-small q-button-{}" href="{}">{}</a>',
+                ((row["button"].variant, row["url"], row["button"].label) for row in items),
+            )
+            return format_html('<span class="q-row-buttons">{}</span>', links)
+
+        column.__name__ = "row_buttons"
+        return column
+
+    def page_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Hook: what the page's own template needs."""
+        return {}
+
+    def form_initial(self, request: HttpRequest, obj: Any, button: Button) -> dict[str, Any]:
+        """Hook: what a button's form starts with."""
+        return {}
+
+    def page_url(self, obj: Any) -> str:
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[obj.pk])
+
+    def list_url(self) -> str:
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
+        obj = self.object_or_404(request, object_id)
+        context = {
+            "desk_buttons": self.offered(request, obj),
+            "show_save": False,
+            "show_save_and_continue": False,
+            "show_close": False,
+            "list_url": self.list_url(),
+            **self.page_context(request, obj),
+            **(extra_context or {}),
+        }
+        return super().change_view(request, object_id, form_url, context)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        may = partial(self.admin_site.policy.may, request.user, self.model)
+        context = {
+            "desk_list_buttons": [
+                {"button": item, "url": self._list_button_url(item.name)}
+                for item in self.list_buttons
+                if may(item.name)
+            ],
+            "list_hint": self.list_hint,
+            "empty_hint": self.empty_hint,
+            **(extra_context or {}),
+        }
+        return super().changelist_view(request, context)
+
+    def _list_button_url(self, name: str) -> str:
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_do_list", args=[name])
+
+    def button_view(self, request: HttpRequest, object_id: str, button: str) -> HttpResponse:
+        """GET asks, POST acts on one object."""
+        obj = self.object_or_404(request, object_id)
+        chosen = self.button_named(request, button, self.buttons)
+        if not chosen.allowed(obj):
+            messages.warning(request, _("This is no longer possible: the state has changed."))
+            return redirect(self.page_url(obj))
+        return self._ask_or_act(request, chosen, obj, back=self.page_url(obj))
+
+    def list_button_view(self, request: HttpRequest, button: str) -> HttpResponse:
+        """GET asks, POST acts without an object (create something, start a run)."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return self._ask_or_act(request, self.button_named(request, button, self.list_buttons), None, self.list_url())
+
+    def _ask_or_act(self, request: HttpRequest, button: Button, obj: Any, back: str) -> HttpResponse:
+        form = self._form(request, button, obj, bulk=False)
+        if request.method == "POST" and (form is None or form.is_valid()):
+            data = dict(form.cleaned_data) if form else {}
+            data["seen_version"] = _integer(request.POST.get("seen_version"))
+            tone, said = self._act(request, button, obj, data, request.POST.get("once") or press.new_once())
+            if isinstance(said, HttpResponse):
+                return said
+            messages.add_message(request, tone, said)
+            return redirect(request.POST.get("back") if _is_local(request.POST.get("back")) else back)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": button.label,
+            "subtitle": str(obj) if obj else None,
+            "opts": self.opts,
+            "media": self.media + form.media if form else self.media,
+            "button": button,
+            "obj": obj,
+            "question": button.question(obj),
+            "form": form,
+            "once": request.POST.get("once") or press.new_once(),
+            "seen_version": request.POST.get("seen_version") or getattr(obj, "version", ""),
+            "back": back,
+            "list_url": self.list_url(),
+        }
+        return TemplateResponse(request, "admin/button.html", context)
+
+    def _form(self, request: HttpRequest, button: Button, obj: Any, *, bulk: bool) -> Any:
+        if button.form is None:
+            return None
+        if request.method == "POST" and "once" in request.POST:
+            return button.form(request.POST, request.FILES, obj=obj, request=request)
+        initial = {} if bulk else self.form_initial(request, obj, button)
+        return button.form(initial=initial, obj=obj, request=request)
+
+    def _act(self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str) -> tuple[int, Any]:
+        """Call the page's handler; tell success from refusal; write it down either way."""
+        policy, now = self.admin_site.policy, clock.now()
+        before = self.snapshot(obj)
+        merchant_id = policy.merchant_id_of(obj) if obj else policy.merchant_of(request.user)
+        key = press.key_of(
+            once=once, merchant_id=merchant_id, button=button.name, subject=str(obj.pk) if obj else "", data=data
+        )
+        outcome, tone = "done", messages.SUCCESS
+        try:
+            said = getattr(self, f"do_{button.name}")(request, obj, data, key=key, now=now)
+        except NotFound as error:
+            raise Http404 from error
+        except Refusal as refusal:
+            outcome, tone = refusal.code, messages.ERROR
+            said = str(refusal.message)
+        fresh = type(obj)._default_manager.filter(pk=obj.pk).first() if obj else None
+        policy.record(
+            request,
+            action=button.name,
+            subject=obj,
+            subject_type=self.opts.label_lower,
+            outcome=outcome,
+            before=before,
+            after=self.snapshot(fresh),
+            detail=press.loggable(data),
+            now=now,
+        )
+        return tone, said or _("Done.")
+
+    def snapshot(self, obj: Any) -> dict[str, Any]:
+        """The fields of an object that the audit trail compares."""
+        if obj is None:
+            return {}
+        names = [name for name in self.audit_fields if hasattr(obj, name)]
+        return {name: _plain(getattr(obj, name)) for name in names}
+
+    # Ticked rows.
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        offered = {}
+        for name in self.bulk:
+            button = next(item for item in self.buttons if item.name == name)
+            if self.admin_site.policy.may(request.user, self.model, name):
+                offered[name] = (partial(_start_bulk, button), name, button.label)
+        return offered
+
+    def get_action_choices(self, request: HttpRequest, default_choices: Any = None) -> Any:
+        actions = self.get_actions(request)
+        return [("", _("Select action")), *((name, str(label)) for _f, name, label in actions.values())]
+
+    def bulk_view(self, request: HttpRequest, button: str) -> HttpResponse:
+        """Act on many rows, each by its own command: one refused row stops nothing, each row says what happened."""
+        if request.method != "POST" or not self.has_view_permission(request):
+            raise PermissionDenied
+        if button not in self.bulk:
+            raise Http404
+        chosen = self.button_named(request, button, self.buttons)
+        picked = request.POST.getlist("ids")[: press.BULK_LIMIT]
+        rows = list(self.get_queryset(request).filter(pk__in=_valid_pks(self.model, picked)))
+        form = self._form(request, chosen, None, bulk=True)
+        if form is not None and not form.is_valid():
+            return self.ask_bulk(request, chosen, rows, form)
+        once, results = request.POST.get("once") or press.new_once(), []
+        for obj in rows:
+            data = dict(form.cleaned_data) if form else {}
+            data["seen_version"] = _integer(request.POST.get(f"seen_{obj.pk}"))
+            tone, said = self._act_row(request, chosen, obj, data, once)
+            results.append({"obj": obj, "url": self.page_url(obj), "ok": tone == messages.SUCCESS, "said": said})
+        context = {
+            **self.admin_site.each_context(request),
+            "title": chosen.label,
+            "opts": self.opts,
+            "media": self.media,
+            "button": chosen,
+            "results": results,
+            "done": sum(row["ok"] for row in results),
+            "list_url": self.list_url(),
+        }
+        return TemplateResponse(request, "admin/bulk_result.html", context)
+
+    def _act_row(
+        self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str
+    ) -> tuple[int, Any]:
+        if not button.allowed(obj):
+            return messages.WARNING, _("Not possible in this state.")
+        try:
+            tone, said = self._act(request, button, obj, data, once)
+        except Http404:
+            return messages.ERROR, _("There is no such object.")
+        return tone, _("Done.") if isinstance(said, HttpResponse) else said
+
+    def ask_bulk(self, request: HttpRequest, button: Button, rows: list[Any], form: Any) -> TemplateResponse:
+        """The page that asks before many rows are acted on."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": button.label,
+            "opts": self.opts,
+            "media": self.media,
+            "button": button,
+            "rows": [
+                {"obj": row, "allowed": button.allowed(row), "version": getattr(row, "version", "")} for row in rows
+            ],
+            "form": form,
+            "once": press.new_once(),
+            "action_url": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_bulk", args=[button.name]),
+            "list_url": self.list_url(),
+        }
+        return TemplateResponse(request, "admin/bulk.html", context)
+
+    def __init__(self, model: type[Model], admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        for name in [*self.list_display, *self.readonly_fields]:
+            if isinstance(name, Personal):
+                declare(model, name.field, name.read)
+
+
+def _start_bulk(button: Button, page: QuitsAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+    rows = list(queryset[: press.BULK_LIMIT])
+    return page.ask_bulk(request, button, rows, page._form(request, button, None, bulk=True))
+
+
+def _valid_pks(model: type[Model], values: list[str]) -> list[Any]:
+    valid = []
+    for value in values:
+        try:
+            valid.append(model._meta.pk.to_python(value))  # type: ignore[union-attr]
+        except Exception:  # noqa: S112
+            continue
+    return valid
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None
+
+
+def _is_local(url: str | None) -> bool:
+    return bool(url) and url.startswith("/") and not url.startswith("//") and "\\" not in url  # type: ignore[union-attr]
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | bool | float) else str(value)

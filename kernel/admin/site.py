@@ -1,0 +1,188 @@
+"""The admin site: who may come in, in which zone, and the dashboard, search and reveal pages."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+from unfold.sites import UnfoldAdminSite
+
+from kernel import clock
+from kernel.admin import desk
+from kernel.admin.columns import money_text
+from kernel.admin.policy import AccessPolicy, DenyAll
+from kernel.admin.reveal import personal_fields
+
+
+class QuitsAdminSite(UnfoldAdminSite):
+    """The back office. What a person sees is decided by `policy`, never by Django's model permissions."""
+
+    site_title = gettext_lazy("Quits back office")
+    site_header = gettext_lazy("Quits")
+    index_title = gettext_lazy("Dashboard")
+    index_template = "admin/dashboard.html"
+    enable_nav_sidebar = True
+
+    def __init__(self, name: str = "admin") -> None:
+        super().__init__(name)
+        self.policy: AccessPolicy = DenyAll()
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        return self.policy.admits(request.user)
+
+    def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Callable[..., Any]:
+        """Every page in the reader's zone; a person with a first password changes it before anything else."""
+        inner = super().admin_view(view, cacheable)
+
+        def in_zone(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if self._must_choose_password(request):
+                messages.info(request, _("Please choose a password of your own first."))
+                return redirect("admin:password_change")
+            with timezone.override(self.policy.zone_of(request.user)):
+                response = inner(request, *args, **kwargs)
+                if hasattr(response, "render") and not getattr(response, "is_rendered", True):
+                    response.render()
+                return response
+
+        for mark in ("csrf_exempt", "never_cache"):
+            if hasattr(inner, mark):
+                setattr(in_zone, mark, getattr(inner, mark))
+        return in_zone
+
+    def _must_choose_password(self, request: HttpRequest) -> bool:
+        if not self.has_permission(request) or not self.policy.must_change_password(request.user):
+            return False
+        free = ("password_change", "password_change_done", "logout", "jsi18n")
+        return request.path not in {reverse(f"admin:{name}") for name in free}
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """A password of one's own. The command behind the `password_changed` hook lifts the first-password flag."""
+        response = super().password_change(request, extra_context)
+        if request.method == "POST" and response.status_code == 302:
+            self.password_changed(request)
+        return response
+
+    def password_changed(self, request: HttpRequest) -> None:
+        """Told after a person has changed their own password; merchants plugs its command in."""
+        hook = getattr(self.policy, "password_changed", None)
+        if hook is not None:
+            hook(request, now=clock.now())
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [
+            path("find/", self.admin_view(self.find), name="find"),
+            path("reveal/", self.admin_view(require_POST(self.reveal)), name="reveal"),
+        ]
+
+    def scope_of(self, request: HttpRequest, now: datetime | None = None) -> desk.Scope:
+        """The eyes of the person behind a request."""
+        return desk.Scope(
+            user=request.user,
+            policy=self.policy,
+            now=now or clock.now(),
+            zone=self.policy.zone_of(request.user),
+            merchant_id=self.policy.merchant_of(request.user),
+        )
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        context = super().each_context(request)
+        if self.has_permission(request):
+            context["site_subheader"] = self.policy.headline_of(request.user)
+        return context
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """The dashboard: what waits for me, today's figures, and where to go."""
+        scope = self.scope_of(request)
+        waiting = [
+            {
+                "item": item,
+                "count": (count := item.query(scope)),
+                "text": f"{desk.CAP}+" if count > desk.CAP else str(count),
+                "url": item.link.resolve(),
+            }
+            for item in desk.waiting_for(scope)
+        ]
+        figures = [
+            {"item": item, "text": _shown(item, scope), "url": item.link.resolve() if item.link else ""}
+            for item in desk.figures_for(scope)
+        ]
+        context = {
+            "waiting": waiting,
+            "waiting_total": sum(row["count"] for row in waiting),
+            "figures": figures,
+            "groups": desk.navigation_for(self.policy, request.user),
+            "today": scope.today_start,
+            "headline": self.policy.headline_of(request.user),
+            **(extra_context or {}),
+        }
+        return super().index(request, context)
+
+    def find(self, request: HttpRequest) -> HttpResponse:
+        """The one search box: one hit opens its page, several are listed."""
+        term = request.GET.get("q", "").strip()[:80]
+        hits = desk.search(self.scope_of(request), term) if term else []
+        if len(hits) == 1:
+            return redirect(hits[0].url)
+        context = {**self.each_context(request), "title": _("Search"), "term": term, "hits": hits}
+        return TemplateResponse(request, "admin/find.html", context)
+
+    def reveal(self, request: HttpRequest) -> HttpResponse:
+        """Show one masked value to a person who may see it, and write down that they looked."""
+        label, pk, field = (request.POST.get(name, "") for name in ("model", "pk", "field"))
+        try:
+            model = apps.get_model(label)
+        except (LookupError, ValueError) as error:
+            raise Http404 from error
+        if field not in personal_fields(model) or not self.policy.may(request.user, model):
+            raise PermissionDenied
+        if self.policy.personal_of(request.user) == "hidden":
+            raise PermissionDenied
+        try:
+            row = self.policy.visible(request.user, model._default_manager.all()).get(pk=pk)
+        except Exception as error:  # a malformed pk, or another merchant's row: neither exists
+            raise Http404 from error
+        self.policy.record(request, action="reveal", subject=row, detail={"field": field}, now=clock.now())
+        return JsonResponse({"value": str(personal_fields(model)[field](row) or "")})
+
+
+def _shown(figure: desk.Figure, scope: desk.Scope) -> str:
+    value = figure.query(scope)
+    if figure.format == "money":
+        return money_text(value)
+    if figure.format == "permille":
+        return f"{value / 10:.1f} %"
+    return f"{desk.CAP:,}+" if value > desk.CAP else f"{value:,}"
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """The sidebar for UNFOLD["SIDEBAR"]["navigation"]."""
+    home = {"title": _("Dashboard"), "icon": "space_dashboard", "link": reverse("admin:index")}
+    groups: list[dict[str, Any]] = [{"title": None, "items": [home]}]
+    for title, items in desk.navigation_for(site.policy, request.user):
+        groups.append(
+            {
+                "title": str(title),
+                "items": [{"title": str(item.label), "icon": item.icon, "link": item.link.resolve()} for item in items],
+            }
+        )
+    return groups
+
+
+def environment(request: HttpRequest) -> list[str] | None:
+    """A label that keeps a trial installation from being taken for the real one."""
+    kind = getattr(settings, "QUITS_ENV", "production")
+    return None if kind == "production" else [_("Demo") if kind == "development" else kind, "warning"]
+
+
+site = QuitsAdminSite(name="admin")
