@@ -1,0 +1,59 @@
+"use strict";
+// The few things of the back office that need a script: double-submit guard, logged reveal, search by keyboard.
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.matches("[data-once]")) return;
+  if (form.dataset.sent) {
+    event.preventDefault();
+    return;
+  }
+  form.dataset.sent = "1";
+  const button = event.submitter || form.querySelector("[type=submit]");
+  if (button) {
+    button.setAttribute("aria-busy", "true");
+    button.classList.add("q-busy");
+  }
+});
+
+// Coming back with the browser's back button finds the form usable again; its one-time token still works once.
+window.addEventListener("pageshow", () => {
+  document.querySelectorAll("[data-once]").forEach((form) => delete form.dataset.sent);
+  document.querySelectorAll(".q-busy").forEach((button) => button.classList.remove("q-busy"));
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-reveal]");
+  if (!button) return;
+  event.preventDefault();
+  button.disabled = true;
+  const token = document.querySelector("[name=csrfmiddlewaretoken]");
+  const body = new URLSearchParams({
+    model: button.dataset.model,
+    pk: button.dataset.pk,
+    field: button.dataset.field,
+    csrfmiddlewaretoken: token ? token.value : "",
+  });
+  const answer = await fetch(button.dataset.reveal, { method: "POST", body, credentials: "same-origin" });
+  if (!answer.ok) {
+    button.disabled = false;
+    return;
+  }
+  const { value } = await answer.json();
+  const holder = button.closest(".q-masked");
+  holder.querySelector("[data-masked]").textContent = value;
+  button.remove();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+  if (event.key === "/") {
+    const box = document.querySelector("[data-search-box]");
+    if (box && box.offsetParent !== null) {
+      event.preventDefault();
+      box.focus();
+      box.select();
+    }
+  }
+});
