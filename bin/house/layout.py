@@ -45,14 +45,15 @@ def site_packages() -> Path:
     return found[-1]
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+def write_atomically(path: Path, text: str, *, mode: int = 0o600, durable: bool = True) -> None:
     """A reader sees the old file or the new one, and a kill in between leaves the old one."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:  # also when the machine goes down
+            os.fsync(file.fileno())
     os.replace(fresh, path)
 
 

@@ -51,18 +51,15 @@ def url(*, port: int, password: str) -> str:
 
 
 def ask(*, port: int, password: str, words: tuple[str, ...], timeout: float = 1.0) -> bytes:
-    """One command, and the first 64 KB of the answer, over the wire protocol."""
+    """The raw answer to one command, over the wire protocol; asked to close afterwards, so the end is seen."""
     lines = b""
-    for request in (("AUTH", password), words):
+    for request in (("AUTH", password), words, ("QUIT",)):
         lines += b"*%d\r\n" % len(request)
         lines += b"".join(b"$%d\r\n%s\r\n" % (len(word.encode()), word.encode()) for word in request)
+    answer = b""
     with socket.create_connection((LOOPBACK, port), timeout=timeout) as connection:
         connection.sendall(lines)
-        answer = b""
-        while answer.count(b"\r\n") < 2:
-            part = connection.recv(65536)
-            if not part:
-                break
+        while part := connection.recv(65536):
             answer += part
     return answer
 
