@@ -1,0 +1,130 @@
+"""Coupons for tests, made through the commands themselves."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from coupons.commands.create_policy import create_policy, publish_policy
+from coupons.commands.create_template import create_template
+from coupons.commands.issue_coupon import Issued, issue_coupon
+from coupons.commands.lock_coupon import Locked, lock_coupon
+from coupons.commands.redeem_coupon import Redeemed, redeem_coupon
+from coupons.commands.release_coupon import Released, release_coupon
+from coupons.commands.renew_coupon import Renewed, renew_coupon
+from coupons.models import (
+    CouponLock,
+    CouponOperation,
+    CouponRedemption,
+    CouponRefusal,
+    RefundCoupon,
+    UserCoupon,
+)
+from kernel.idempotency import BusinessKey, business_key
+from kernel.models import IdempotencyKey, OutboxEvent
+from merchants.models import Merchant
+
+_numbers = count(1)
+
+
+def make_merchant(now: datetime, **settings: Any) -> Merchant:
+    number = next(_numbers)
+    return Merchant.objects.create(code=f"shop-{number}", name=f"Shop {number}", created_at=now, **settings)
+
+
+@dataclass(frozen=True)
+class Shop:
+    """One merchant with a policy and a template of 50 off from 300, and the commands in short."""
+
+    merchant_id: UUID
+    now: datetime
+    template_code: str = "off50"
+
+    def key(self, key: str | None = None, **parts: Any) -> BusinessKey:
+        return business_key(merchant_id=self.merchant_id, key=key or f"key-{next(_numbers)}", **parts)
+
+    def issue(self, user_id: str = "user-1", *, key: str | None = None, **values: Any) -> Issued:
+        values = {"template_code": self.template_code, "now": self.now, **values}
+        asked = {"user": user_id, "template": values["template_code"]}
+        return issue_coupon(merchant_id=self.merchant_id, user_id=user_id, key=self.key(key, **asked), **values)
+
+    def lock(self, coupon_id: UUID, order_no: str = "A", *, key: str | None = None, **values: Any) -> Locked:
+        values = {"user_id": "user-1", "lease_seconds": 300, "now": self.now, **values}
+        return lock_coupon(
+            merchant_id=self.merchant_id,
+            coupon_id=coupon_id,
+            order_no=order_no,
+            key=self.key(key, do="lock", coupon=coupon_id, order=order_no),
+            **values,
+        )
+
+    def renew(self, lease: Locked, *, key: str | None = None, **values: Any) -> Renewed:
+        values = {
+            "coupon_id": lease.coupon_id,
+            "order_no": lease.order_no,
+            "lock_token": lease.lock_token,
+            "expected_version": lease.state_version,
+            "now": self.now,
+            "expires_at": self.now + timedelta(seconds=1800),
+            **values,
+        }
+        asked = {"do": "renew", "coupon": values["coupon_id"], "order": values["order_no"]}
+        return renew_coupon(merchant_id=self.merchant_id, key=self.key(key, **asked), **values)
+
+    def redeem(self, lease: Locked, *, key: str | None = None, **values: Any) -> Redeemed:
+        values = {
+            "coupon_id": lease.coupon_id,
+            "order_no": lease.order_no,
+            "lock_token": lease.lock_token,
+            "expected_version": lease.state_version,
+            "payment_no": f"pay-{lease.order_no}",
+            "now": self.now,
+            **values,
+        }
+        asked = {"do": "redeem", "coupon": values["coupon_id"], "order": values["order_no"]}
+        return redeem_coupon(merchant_id=self.merchant_id, key=self.key(key, **asked), **values)
+
+    def release(self, lease: Locked, *, key: str | None = None, **values: Any) -> Released:
+        values = {
+            "coupon_id": lease.coupon_id,
+            "order_no": lease.order_no,
+            "lock_token": lease.lock_token,
+            "expected_version": lease.state_version,
+            "now": self.now,
+            **values,
+        }
+        asked = {"do": "release", "coupon": values["coupon_id"], "order": values["order_no"]}
+        return release_coupon(merchant_id=self.merchant_id, key=self.key(key, **asked), **values)
+
+
+def make_shop(now: datetime, *, rules: dict[str, str] | None = None, **template: Any) -> Shop:
+    merchant = make_merchant(now)
+    policy = create_policy(merchant_id=merchant.pk, code="standard", rules=rules or {}, now=now)
+    publish_policy(merchant_id=merchant.pk, policy_id=policy.policy_id, now=now)
+    values = {"kind": "THRESHOLD", "threshold_fen": 30000, "off_fen": 5000, "valid_days": 30, **template}
+    if "valid_until_on" in values:
+        del values["valid_days"]
+    create_template(
+        merchant_id=merchant.pk, code="off50", name="50 off from 300", policy_code="standard", now=now, **values
+    )
+    return Shop(merchant.pk, now)
+
+
+def written() -> dict[str, int]:
+    """How many rows each table holds that a command may write; refusals apart."""
+    tables = (UserCoupon, CouponLock, CouponRedemption, CouponOperation, RefundCoupon, IdempotencyKey, OutboxEvent)
+    return {table.__name__: table.objects.count() for table in tables}
+
+
+def refusals() -> list[tuple[str, str, int | None, int | None, bool | None]]:
+    """The refused commands so far: command, code, expected and actual version, whether the token matched."""
+    return [
+        (row.command, row.code, row.expected_version, row.actual_version, row.token_matched)
+        for row in CouponRefusal.objects.order_by("id")
+    ]
+
+
+def state(coupon_id: UUID) -> tuple[str, int]:
+    coupon = UserCoupon.objects.get(pk=coupon_id)
+    return coupon.status, coupon.state_version
