@@ -41,6 +41,7 @@ class RefusalProblem(exceptions.APIException):
         self.status_code = refusal.status
         self.refusal = refusal
         self.wait = refusal.data.get("retry_after_seconds")
+        self.auth_header = getattr(refusal, "auth_header", None)
 
 
 class BodyTooLarge(exceptions.APIException):
