@@ -168,7 +168,9 @@ def key_reused(error: IntegrityError) -> bool:
 
 def read_coupon(attempt: Attempt) -> UserCoupon:
     """The coupon of an attempt, inside its merchant. Raises CouponNotFound."""
-    coupon = UserCoupon.objects.filter(pk=attempt.coupon_id, merchant_id=attempt.key.merchant_id).first()
+    coupon = None
+    if attempt.coupon_id is not None:
+        coupon = UserCoupon.objects.filter(pk=attempt.coupon_id, merchant_id=attempt.key.merchant_id).first()
     if coupon is None:
         raise CouponNotFound(attempt)
     return coupon

@@ -71,7 +71,7 @@ def issue_coupon(
         template = (
             CouponTemplate.objects.filter(merchant_id=merchant_id, code=template_code).order_by("-version").first()
         )
-        policy = template and get_published(merchant_id=merchant_id, code=template.policy_code)
+        policy = get_published(merchant_id=merchant_id, code=template.policy_code) if template else None
         if template is None or policy is None or template.retired_at is not None:
             raise NotIssuable(attempt, template_code=template_code)
         campaign = _open_campaign(attempt, campaign_code, template, now=now) if campaign_code else None

@@ -16,7 +16,7 @@ from coupons.ledger import (
 )
 from coupons.models import CouponCommand, CouponRedemption, RefundCoupon, ReturnDecision, UserCoupon
 from coupons.moves import find_replay, move
-from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, refusal_of_version
+from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, read_coupon, refusal_of_version
 from kernel.idempotency import BusinessKey
 from kernel.statemachine import Edge, Emit, New, P
 from kernel.transactions import unit_of_work
@@ -96,7 +96,7 @@ def return_coupon(
     ILLEGAL_TRANSITION, IDEMPOTENCY_KEY_REUSED, each leaving evidence.
     """
     redemption = CouponRedemption.objects.filter(pk=redemption_id, merchant_id=merchant_id).first()
-    coupon_id = redemption and redemption.coupon_id
+    coupon_id = redemption.coupon_id if redemption else None
     order_no = redemption.order_no if redemption else ""
     attempt = Attempt(CouponCommand.RETURN, key, coupon_id, actor, order_no, expected_version)
     with unit_of_work(now=now):
@@ -105,7 +105,7 @@ def return_coupon(
             return replay
         if redemption is None:
             raise CouponNotFound(attempt)
-        coupon = UserCoupon.objects.get(pk=coupon_id)
+        coupon = read_coupon(attempt)
         if not RefundCoupon.objects.filter(
             pk=decision_id, redemption=redemption, decision=ReturnDecision.RETURN
         ).exists():

@@ -17,7 +17,7 @@ from coupons.ledger import (
 )
 from coupons.models import CouponCommand, CouponOperation, CouponRedemption, UserCoupon
 from coupons.moves import find_replay, move
-from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, refusal_of_version
+from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, read_coupon, refusal_of_version
 from kernel import numbers
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
@@ -135,7 +135,7 @@ def reverse_operation(
     if not reason.strip():
         raise InvalidInput(reason="is needed")
     original = CouponOperation.objects.filter(pk=operation_id, merchant_id=merchant_id).first()
-    coupon_id = original and original.coupon_id
+    coupon_id = original.coupon_id if original else None
     attempt = Attempt(
         CouponCommand.REVERSE, key, coupon_id, actor, original.order_no if original else "", expected_version
     )
@@ -145,7 +145,7 @@ def reverse_operation(
             return replay
         if original is None:
             raise CouponNotFound(attempt)
-        coupon = UserCoupon.objects.get(pk=coupon_id)
+        coupon = read_coupon(attempt)
         if original.command not in REVERSIBLE:
             raise NotReversible(attempt, coupon, operation=original.command)
         if original.to_version != coupon.state_version:
@@ -162,7 +162,7 @@ def reverse_operation(
         )
         if isinstance(moved, Reversed):
             return moved
-        written = CouponOperation.objects.get(coupon_id=coupon_id, to_version=moved["state_version"])
+        written = CouponOperation.objects.get(coupon_id=original.coupon_id, to_version=moved["state_version"])
     return Reversed(
         original.coupon_id,
         written.pk,
