@@ -1,0 +1,25 @@
+"""Let reserved pieces leave the house."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from ledgers.commands.move_stock import Bucket, StockMoved, move_stock, pieces
+from ledgers.models import StockEntry
+
+
+def ship_stock(
+    *, merchant_id: UUID, sku: str, qty: int, business_key: str, reference: str, now: datetime
+) -> StockMoved:
+    """Reserved → out. Joins the caller's transaction.
+    The same `business_key` again → replay. Raises OutOfStock, StockKeyReused, InvalidInput."""
+    return move_stock(
+        merchant_id=merchant_id,
+        sku=sku,
+        kind=StockEntry.Kind.SHIP,
+        deltas={Bucket.RESERVED: -pieces(qty)},
+        business_key=business_key,
+        reference=reference,
+        now=now,
+    )
