@@ -7,6 +7,7 @@ matrix of the tests is generated from here, so a forgotten page or model fails t
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -201,6 +202,14 @@ class Policy:
         staff = staff_of(user)
         return bool(staff and staff.must_change_password)
 
+    def password_changed(self, request: HttpRequest, *, now: datetime) -> None:
+        staff = staff_of(request.user)
+        if staff is not None:
+            from merchants.commands.change_staff import confirm_own_password
+
+            confirm_own_password(staff_id=staff.pk, now=now)
+            self.record(request, action="password_changed", subject=staff, now=now)
+
     def record(
         self,
         request: HttpRequest,
@@ -212,7 +221,7 @@ class Policy:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
         detail: dict[str, Any] | None = None,
-        now: Any,
+        now: datetime,
     ) -> None:
         """Write down who did what, when, from where, before and after."""
         staff = staff_of(request.user)

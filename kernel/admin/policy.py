@@ -27,6 +27,7 @@ class AccessPolicy(Protocol):
     def zone_of(self, user: Person) -> ZoneInfo: ...
     def headline_of(self, user: Person) -> str: ...
     def must_change_password(self, user: Person) -> bool: ...
+    def password_changed(self, request: HttpRequest, *, now: datetime) -> None: ...
     def record(
         self,
         request: HttpRequest,
@@ -74,6 +75,9 @@ class DenyAll:
 
     def must_change_password(self, user: Person) -> bool:
         return False
+
+    def password_changed(self, request: HttpRequest, *, now: datetime) -> None:
+        raise PermissionError("no access policy is plugged in")
 
     def record(self, request: HttpRequest, **facts: Any) -> None:
         raise PermissionError("no access policy is plugged in")

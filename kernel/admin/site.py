@@ -67,17 +67,11 @@ class QuitsAdminSite(UnfoldAdminSite):
         return request.path not in {reverse(f"admin:{name}") for name in free}
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """A password of one's own. The command behind the `password_changed` hook lifts the first-password flag."""
+        """A password of one's own, which lifts the duty to choose one."""
         response = super().password_change(request, extra_context)
         if request.method == "POST" and response.status_code == 302:
-            self.password_changed(request)
+            self.policy.password_changed(request, now=clock.now())
         return response
-
-    def password_changed(self, request: HttpRequest) -> None:
-        """Told after a person has changed their own password; merchants plugs its command in."""
-        hook = getattr(self.policy, "password_changed", None)
-        if hook is not None:
-            hook(request, now=clock.now())
 
     def extra_urls(self) -> list[URLPattern]:
         return [

@@ -3,15 +3,15 @@
 import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
-import kernel.numbers
 import pgtrigger.compiler
 import pgtrigger.migrations
 from django.conf import settings
 from django.db import migrations, models
 
+import kernel.numbers
+
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -20,160 +20,456 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='ApiClient',
+            name="ApiClient",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=80, verbose_name='name')),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('orders', 'Orders'), ('coupons', 'Coupons'), ('after_sales', 'After-sales'), ('read', 'Read')], max_length=20), size=None, verbose_name='scopes')),
-                ('is_active', models.BooleanField(default=True, verbose_name='active')),
-                ('requests_per_minute', models.PositiveIntegerField(default=30000, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(10000000)], verbose_name='requests per minute')),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(max_length=80, verbose_name="name")),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(
+                            choices=[
+                                ("orders", "Orders"),
+                                ("coupons", "Coupons"),
+                                ("after_sales", "After-sales"),
+                                ("read", "Read"),
+                            ],
+                            max_length=20,
+                        ),
+                        size=None,
+                        verbose_name="scopes",
+                    ),
+                ),
+                ("is_active", models.BooleanField(default=True, verbose_name="active")),
+                (
+                    "requests_per_minute",
+                    models.PositiveIntegerField(
+                        default=30000,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(10000000),
+                        ],
+                        verbose_name="requests per minute",
+                    ),
+                ),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
             ],
             options={
-                'verbose_name': 'API client',
-                'verbose_name_plural': 'API clients',
-                'db_table': 'api_client',
-                'ordering': ['-id'],
+                "verbose_name": "API client",
+                "verbose_name_plural": "API clients",
+                "db_table": "api_client",
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='ApiKey',
+            name="ApiKey",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('key_id', models.CharField(max_length=32, unique=True, verbose_name='key id')),
-                ('secret_encrypted', models.TextField(editable=False)),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('expires_at', models.DateTimeField(blank=True, null=True, verbose_name='expires at')),
-                ('revoked_at', models.DateTimeField(blank=True, null=True, verbose_name='revoked at')),
-                ('client', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='keys', to='merchants.apiclient', verbose_name='API client')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("key_id", models.CharField(max_length=32, unique=True, verbose_name="key id")),
+                ("secret_encrypted", models.TextField(editable=False)),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
+                ("revoked_at", models.DateTimeField(blank=True, null=True, verbose_name="revoked at")),
+                (
+                    "client",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="keys",
+                        to="merchants.apiclient",
+                        verbose_name="API client",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'API key',
-                'verbose_name_plural': 'API keys',
-                'db_table': 'api_key',
-                'ordering': ['-id'],
+                "verbose_name": "API key",
+                "verbose_name_plural": "API keys",
+                "db_table": "api_key",
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='Merchant',
+            name="Merchant",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('code', models.CharField(max_length=32, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9-]*$', 'Lower-case letters, digits and hyphens.')], verbose_name='code')),
-                ('name', models.CharField(max_length=80, verbose_name='name')),
-                ('timezone', models.CharField(default='Asia/Shanghai', max_length=40, verbose_name='time zone')),
-                ('is_active', models.BooleanField(default=True, verbose_name='active')),
-                ('freight_policy', models.CharField(choices=[('by_amount', 'By amount'), ('equal', 'Equally per line')], default='by_amount', max_length=16, verbose_name='freight split')),
-                ('lease_seconds', models.PositiveIntegerField(default=300, validators=[django.core.validators.MinValueValidator(30), django.core.validators.MaxValueValidator(3600)], verbose_name='coupon lease (seconds)')),
-                ('payment_window_seconds', models.PositiveIntegerField(default=1800, validators=[django.core.validators.MinValueValidator(60), django.core.validators.MaxValueValidator(604800)], verbose_name='time to pay (seconds)')),
-                ('return_window_days', models.PositiveSmallIntegerField(default=15, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(365)], verbose_name='return window after signing (days)')),
-                ('audit_hours', models.PositiveSmallIntegerField(default=48, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(720)], verbose_name='time to audit (hours)')),
-                ('auto_approve_unshipped', models.BooleanField(default=True, verbose_name='approve unshipped refunds when the audit time is over')),
-                ('send_back_days', models.PositiveSmallIntegerField(default=7, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(90)], verbose_name='time for the buyer to send back (days)')),
-                ('receive_days', models.PositiveSmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(90)], verbose_name='time to confirm a delivered return (days)')),
-                ('supplement_hours', models.PositiveSmallIntegerField(default=24, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(720)], verbose_name='time to pay a supplement (hours)')),
-                ('buyer_confirm_days', models.PositiveSmallIntegerField(default=7, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(90)], verbose_name='time for the buyer to confirm an exchange (days)')),
-                ('ship_exchange_hours', models.PositiveSmallIntegerField(default=72, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(720)], verbose_name='time to ship a replacement (hours)')),
-                ('version', models.PositiveIntegerField(default=0, editable=False)),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "code",
+                    models.CharField(
+                        max_length=32,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9-]*$", "Lower-case letters, digits and hyphens."
+                            )
+                        ],
+                        verbose_name="code",
+                    ),
+                ),
+                ("name", models.CharField(max_length=80, verbose_name="name")),
+                ("timezone", models.CharField(default="Asia/Shanghai", max_length=40, verbose_name="time zone")),
+                ("is_active", models.BooleanField(default=True, verbose_name="active")),
+                (
+                    "freight_policy",
+                    models.CharField(
+                        choices=[("by_amount", "By amount"), ("equal", "Equally per line")],
+                        default="by_amount",
+                        max_length=16,
+                        verbose_name="freight split",
+                    ),
+                ),
+                (
+                    "lease_seconds",
+                    models.PositiveIntegerField(
+                        default=300,
+                        validators=[
+                            django.core.validators.MinValueValidator(30),
+                            django.core.validators.MaxValueValidator(3600),
+                        ],
+                        verbose_name="coupon lease (seconds)",
+                    ),
+                ),
+                (
+                    "payment_window_seconds",
+                    models.PositiveIntegerField(
+                        default=1800,
+                        validators=[
+                            django.core.validators.MinValueValidator(60),
+                            django.core.validators.MaxValueValidator(604800),
+                        ],
+                        verbose_name="time to pay (seconds)",
+                    ),
+                ),
+                (
+                    "return_window_days",
+                    models.PositiveSmallIntegerField(
+                        default=15,
+                        validators=[
+                            django.core.validators.MinValueValidator(0),
+                            django.core.validators.MaxValueValidator(365),
+                        ],
+                        verbose_name="return window after signing (days)",
+                    ),
+                ),
+                (
+                    "audit_hours",
+                    models.PositiveSmallIntegerField(
+                        default=48,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(720),
+                        ],
+                        verbose_name="time to audit (hours)",
+                    ),
+                ),
+                (
+                    "auto_approve_unshipped",
+                    models.BooleanField(
+                        default=True, verbose_name="approve unshipped refunds when the audit time is over"
+                    ),
+                ),
+                (
+                    "send_back_days",
+                    models.PositiveSmallIntegerField(
+                        default=7,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(90),
+                        ],
+                        verbose_name="time for the buyer to send back (days)",
+                    ),
+                ),
+                (
+                    "receive_days",
+                    models.PositiveSmallIntegerField(
+                        default=10,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(90),
+                        ],
+                        verbose_name="time to confirm a delivered return (days)",
+                    ),
+                ),
+                (
+                    "supplement_hours",
+                    models.PositiveSmallIntegerField(
+                        default=24,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(720),
+                        ],
+                        verbose_name="time to pay a supplement (hours)",
+                    ),
+                ),
+                (
+                    "buyer_confirm_days",
+                    models.PositiveSmallIntegerField(
+                        default=7,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(90),
+                        ],
+                        verbose_name="time for the buyer to confirm an exchange (days)",
+                    ),
+                ),
+                (
+                    "ship_exchange_hours",
+                    models.PositiveSmallIntegerField(
+                        default=72,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(720),
+                        ],
+                        verbose_name="time to ship a replacement (hours)",
+                    ),
+                ),
+                ("version", models.PositiveIntegerField(default=0, editable=False)),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
             ],
             options={
-                'verbose_name': 'merchant',
-                'verbose_name_plural': 'merchants',
-                'db_table': 'merchant',
-                'ordering': ['code'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('freight_policy__in', ['by_amount', 'equal'])), name='merchant_freight_policy_is_known'), models.CheckConstraint(condition=models.Q(('lease_seconds__range', (30, 3600))), name='merchant_lease_is_30s_to_1h'), models.CheckConstraint(condition=models.Q(('payment_window_seconds__range', (60, 604800))), name='merchant_payment_window_is_1min_to_7d')],
+                "verbose_name": "merchant",
+                "verbose_name_plural": "merchants",
+                "db_table": "merchant",
+                "ordering": ["code"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("freight_policy__in", ["by_amount", "equal"])),
+                        name="merchant_freight_policy_is_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("lease_seconds__range", (30, 3600))), name="merchant_lease_is_30s_to_1h"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("payment_window_seconds__range", (60, 604800))),
+                        name="merchant_payment_window_is_1min_to_7d",
+                    ),
+                ],
             },
         ),
         migrations.AddField(
-            model_name='apiclient',
-            name='merchant',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='api_clients', to='merchants.merchant', verbose_name='merchant'),
+            model_name="apiclient",
+            name="merchant",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="api_clients",
+                to="merchants.merchant",
+                verbose_name="merchant",
+            ),
         ),
         migrations.CreateModel(
-            name='Staff',
+            name="Staff",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('role', models.CharField(choices=[('merchant_owner', 'Merchant owner'), ('merchant_staff', 'Merchant staff'), ('customer_service', 'Customer service'), ('operations', 'Operations'), ('finance', 'Finance'), ('auditor', 'Auditor'), ('platform_admin', 'Platform administrator')], max_length=20, verbose_name='role')),
-                ('must_change_password', models.BooleanField(default=False, verbose_name='must change the password')),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('merchant', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='staff', to='merchants.merchant', verbose_name='merchant')),
-                ('user', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='staff', to=settings.AUTH_USER_MODEL, verbose_name='login')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("merchant_owner", "Merchant owner"),
+                            ("merchant_staff", "Merchant staff"),
+                            ("customer_service", "Customer service"),
+                            ("operations", "Operations"),
+                            ("finance", "Finance"),
+                            ("auditor", "Auditor"),
+                            ("platform_admin", "Platform administrator"),
+                        ],
+                        max_length=20,
+                        verbose_name="role",
+                    ),
+                ),
+                ("must_change_password", models.BooleanField(default=False, verbose_name="must change the password")),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="staff",
+                        to="merchants.merchant",
+                        verbose_name="merchant",
+                    ),
+                ),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="staff",
+                        to=settings.AUTH_USER_MODEL,
+                        verbose_name="login",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'staff member',
-                'verbose_name_plural': 'staff',
-                'db_table': 'staff',
-                'ordering': ['-id'],
+                "verbose_name": "staff member",
+                "verbose_name_plural": "staff",
+                "db_table": "staff",
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='StaffAction',
+            name="StaffAction",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('at', models.DateTimeField(verbose_name='when')),
-                ('username', models.CharField(max_length=150, verbose_name='login')),
-                ('role', models.CharField(choices=[('merchant_owner', 'Merchant owner'), ('merchant_staff', 'Merchant staff'), ('customer_service', 'Customer service'), ('operations', 'Operations'), ('finance', 'Finance'), ('auditor', 'Auditor'), ('platform_admin', 'Platform administrator')], max_length=20, verbose_name='role')),
-                ('action', models.CharField(max_length=64, verbose_name='action')),
-                ('subject_type', models.CharField(max_length=80, verbose_name='kind of object')),
-                ('subject_id', models.CharField(max_length=64, verbose_name='object')),
-                ('subject_label', models.CharField(max_length=200, verbose_name='name of the object')),
-                ('outcome', models.CharField(default='done', max_length=64, verbose_name='result')),
-                ('before', models.JSONField(default=dict, verbose_name='before')),
-                ('after', models.JSONField(default=dict, verbose_name='after')),
-                ('detail', models.JSONField(default=dict, verbose_name='entered')),
-                ('address', models.CharField(max_length=45, verbose_name='address')),
-                ('user_agent', models.CharField(max_length=200, verbose_name='browser')),
-                ('merchant', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='staff_actions', to='merchants.merchant', verbose_name='merchant')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(verbose_name="when")),
+                ("username", models.CharField(max_length=150, verbose_name="login")),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("merchant_owner", "Merchant owner"),
+                            ("merchant_staff", "Merchant staff"),
+                            ("customer_service", "Customer service"),
+                            ("operations", "Operations"),
+                            ("finance", "Finance"),
+                            ("auditor", "Auditor"),
+                            ("platform_admin", "Platform administrator"),
+                        ],
+                        max_length=20,
+                        verbose_name="role",
+                    ),
+                ),
+                ("action", models.CharField(max_length=64, verbose_name="action")),
+                ("subject_type", models.CharField(max_length=80, verbose_name="kind of object")),
+                ("subject_id", models.CharField(max_length=64, verbose_name="object")),
+                ("subject_label", models.CharField(max_length=200, verbose_name="name of the object")),
+                ("outcome", models.CharField(default="done", max_length=64, verbose_name="result")),
+                ("before", models.JSONField(default=dict, verbose_name="before")),
+                ("after", models.JSONField(default=dict, verbose_name="after")),
+                ("detail", models.JSONField(default=dict, verbose_name="entered")),
+                ("address", models.CharField(max_length=45, verbose_name="address")),
+                ("user_agent", models.CharField(max_length=200, verbose_name="browser")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="staff_actions",
+                        to="merchants.merchant",
+                        verbose_name="merchant",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'staff action',
-                'verbose_name_plural': 'audit trail',
-                'db_table': 'staff_action',
-                'ordering': ['-id'],
+                "verbose_name": "staff action",
+                "verbose_name_plural": "audit trail",
+                "db_table": "staff_action",
+                "ordering": ["-id"],
             },
         ),
         migrations.AddConstraint(
-            model_name='apiclient',
-            constraint=models.UniqueConstraint(fields=('merchant', 'name'), name='api_client_name_once_per_merchant'),
+            model_name="apiclient",
+            constraint=models.UniqueConstraint(fields=("merchant", "name"), name="api_client_name_once_per_merchant"),
         ),
         migrations.AddConstraint(
-            model_name='apiclient',
-            constraint=models.CheckConstraint(condition=models.Q(('scopes__contained_by', ['orders', 'coupons', 'after_sales', 'read'])), name='api_client_scopes_are_known'),
+            model_name="apiclient",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("scopes__contained_by", ["orders", "coupons", "after_sales", "read"])),
+                name="api_client_scopes_are_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='apiclient',
-            constraint=models.CheckConstraint(condition=models.Q(('requests_per_minute__gte', 1)), name='api_client_rate_is_positive'),
+            model_name="apiclient",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("requests_per_minute__gte", 1)), name="api_client_rate_is_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='staff',
-            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['merchant_owner', 'merchant_staff', 'customer_service', 'operations', 'finance', 'auditor', 'platform_admin'])), name='staff_role_is_known'),
+            model_name="staff",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "role__in",
+                        [
+                            "merchant_owner",
+                            "merchant_staff",
+                            "customer_service",
+                            "operations",
+                            "finance",
+                            "auditor",
+                            "platform_admin",
+                        ],
+                    )
+                ),
+                name="staff_role_is_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='staff',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('merchant__isnull', False), ('role__in', ['merchant_owner', 'merchant_staff'])), models.Q(models.Q(('role__in', ['merchant_owner', 'merchant_staff']), _negated=True), ('merchant__isnull', True)), _connector='OR'), name='staff_has_merchant_exactly_in_merchant_roles'),
+            model_name="staff",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("merchant__isnull", False), ("role__in", ["merchant_owner", "merchant_staff"])),
+                    models.Q(
+                        models.Q(("role__in", ["merchant_owner", "merchant_staff"]), _negated=True),
+                        ("merchant__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="staff_has_merchant_exactly_in_merchant_roles",
+            ),
         ),
         migrations.AddIndex(
-            model_name='staffaction',
-            index=models.Index(fields=['merchant', '-id'], name='staff_action_by_merchant'),
+            model_name="staffaction",
+            index=models.Index(fields=["merchant", "-id"], name="staff_action_by_merchant"),
         ),
         migrations.AddIndex(
-            model_name='staffaction',
-            index=models.Index(fields=['subject_type', 'subject_id'], name='staff_action_by_subject'),
+            model_name="staffaction",
+            index=models.Index(fields=["subject_type", "subject_id"], name="staff_action_by_subject"),
         ),
         migrations.AddIndex(
-            model_name='staffaction',
-            index=models.Index(fields=['username', '-id'], name='staff_action_by_login'),
+            model_name="staffaction",
+            index=models.Index(fields=["username", "-id"], name="staff_action_by_login"),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='staffaction',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='f815aacfc387acdcac1667b168c39723b528dd4f', operation='UPDATE', pgid='pgtrigger_append_only_update_27f70', table='staff_action', when='BEFORE')),
+            model_name="staffaction",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="f815aacfc387acdcac1667b168c39723b528dd4f",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_27f70",
+                    table="staff_action",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='staffaction',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='682f963783162d544b05d7bca1d44ee5295d0ede', operation='DELETE', pgid='pgtrigger_append_only_delete_08cbc', table='staff_action', when='BEFORE')),
+            model_name="staffaction",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="682f963783162d544b05d7bca1d44ee5295d0ede",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_08cbc",
+                    table="staff_action",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='staffaction',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='cb56f95901cb727dcf9fd5b2cd01d410709ea1a5', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_ce7c7', table='staff_action', when='BEFORE')),
+            model_name="staffaction",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="cb56f95901cb727dcf9fd5b2cd01d410709ea1a5",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_ce7c7",
+                    table="staff_action",
+                    when="BEFORE",
+                ),
+            ),
         ),
     ]

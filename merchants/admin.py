@@ -1,0 +1,540 @@
+"""Back office pages of this floor: the shop's settings, merchants, staff, API clients, the audit trail."""
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import available_timezones
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from kernel import admin as desk
+from kernel.idempotency import BusinessKey
+from merchants import roles, scoping
+from merchants.commands.change_client import change_client
+from merchants.commands.change_settings import CHANGEABLE, change_settings
+from merchants.commands.change_staff import change_staff, set_password
+from merchants.commands.create_client import KeyIssued, create_client
+from merchants.commands.create_merchant import create_merchant
+from merchants.commands.create_staff import create_staff
+from merchants.commands.revoke_key import revoke_key
+from merchants.commands.rotate_key import rotate_key
+from merchants.commands.switch_merchant import switch_merchant
+from merchants.commands.unlock_login import unlock_login
+from merchants.models import ApiClient, ApiKey, Merchant, Scope, Staff, StaffAction
+from merchants.roles import MERCHANT, PLATFORM, Role
+
+ACCESS = gettext_lazy("Access")
+SHOP = gettext_lazy("Shop")
+
+scoping.register_page("dashboard", view=roles.EVERYBODY)
+scoping.register_page("find", view=roles.READERS)
+scoping.register(
+    Merchant,
+    path="pk",
+    view=MERCHANT | roles.HOUSE | PLATFORM,
+    actions={"settings": roles.OWNER, "create": PLATFORM, "switch_off": PLATFORM, "switch_on": PLATFORM},
+)
+scoping.register(
+    Staff,
+    view=PLATFORM | roles.AUDITOR | roles.OWNER,
+    actions=dict.fromkeys(["create", "change_role", "new_password", "switch_off", "switch_on", "unlock"], PLATFORM),
+)
+scoping.register(
+    ApiClient,
+    view=PLATFORM | roles.AUDITOR | roles.OWNER,
+    actions=dict.fromkeys(["create", "rotate", "revoke", "change", "switch_off", "switch_on"], PLATFORM),
+)
+scoping.register(ApiKey, path="client__merchant")
+scoping.register(StaffAction, view=roles.AUDITOR | roles.OPERATIONS | PLATFORM | roles.OWNER)
+
+desk.register_navigation(
+    "merchants.shop",
+    group=SHOP,
+    label=gettext_lazy("Shop and settings"),
+    url="admin:merchants_merchant_changelist",
+    page=Merchant,
+    icon="storefront",
+    order=800,
+)
+desk.register_navigation(
+    "merchants.staff",
+    group=ACCESS,
+    label=gettext_lazy("Staff"),
+    url="admin:merchants_staff_changelist",
+    page=Staff,
+    icon="badge",
+    order=810,
+)
+desk.register_navigation(
+    "merchants.clients",
+    group=ACCESS,
+    label=gettext_lazy("API clients"),
+    url="admin:merchants_apiclient_changelist",
+    page=ApiClient,
+    icon="key",
+    order=820,
+)
+desk.register_navigation(
+    "merchants.trail",
+    group=ACCESS,
+    label=gettext_lazy("Audit trail"),
+    url="admin:merchants_staffaction_changelist",
+    page=StaffAction,
+    icon="history",
+    order=830,
+)
+
+
+def _field_of(name: str) -> forms.Field:
+    field = Merchant._meta.get_field(name).formfield()
+    assert field is not None
+    if name == "timezone":
+        zones = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith("Etc"))
+        return forms.ChoiceField(label=field.label, choices=[(zone, zone) for zone in zones])
+    return field
+
+
+class SettingsForm(desk.ButtonForm):
+    """Every setting of a shop, with the bounds of the model."""
+
+    def prepare(self) -> None:
+        for name in CHANGEABLE:
+            self.fields[name] = _field_of(name)
+
+
+class MerchantForm(desk.ButtonForm):
+    code = forms.SlugField(label=gettext_lazy("Code"), max_length=32)
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=80)
+
+    def prepare(self) -> None:
+        self.fields["timezone"] = _field_of("timezone")
+        self.fields["timezone"].initial = "Asia/Shanghai"
+
+
+@desk.register(Merchant)
+class MerchantAdmin(desk.QuitsAdmin):
+    list_display = [
+        "code",
+        "name",
+        "timezone",
+        desk.yes_no("is_active", gettext_lazy("Active")),
+        desk.when("created_at", gettext_lazy("Created")),
+    ]
+    search_fields = ["=code", "name"]
+    ordering = ["code"]
+    list_hint = gettext_lazy("How each shop works: windows, deadlines, the split of freight.")
+    fieldsets = [
+        (None, {"fields": ["code", "name", "timezone", "is_active"]}),
+        (
+            gettext_lazy("Orders"),
+            {"fields": ["freight_policy", "lease_seconds", "payment_window_seconds"]},
+        ),
+        (
+            gettext_lazy("After-sales"),
+            {
+                "fields": [
+                    "return_window_days",
+                    "audit_hours",
+                    "auto_approve_unshipped",
+                    "send_back_days",
+                    "receive_days",
+                    "supplement_hours",
+                    "buyer_confirm_days",
+                    "ship_exchange_hours",
+                ]
+            },
+        ),
+    ]
+    audit_fields = [*CHANGEABLE, "is_active", "version"]
+    list_buttons = [
+        desk.Button("create", gettext_lazy("New merchant"), form=MerchantForm, icon="add_business", variant="primary")
+    ]
+    buttons = [
+        desk.Button(
+            "settings",
+            gettext_lazy("Change settings"),
+            form=SettingsForm,
+            icon="tune",
+            variant="primary",
+            confirm=gettext_lazy("New values hold for what begins from now on; running deadlines stay as they are."),
+        ),
+        desk.Button(
+            "switch_off",
+            gettext_lazy("Switch off"),
+            icon="block",
+            variant="danger",
+            confirm=gettext_lazy("The merchant's staff cannot log in and its API clients are refused, at once."),
+            allowed=lambda obj: obj.is_active,
+        ),
+        desk.Button("switch_on", gettext_lazy("Switch on"), icon="check_circle", allowed=lambda obj: not obj.is_active),
+    ]
+
+    def form_initial(self, request: HttpRequest, obj: Any, button: desk.Button) -> dict[str, Any]:
+        return {name: getattr(obj, name) for name in CHANGEABLE} if button.name == "settings" else {}
+
+    def do_create(
+        self, request: HttpRequest, obj: Any, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        create_merchant(code=data["code"], name=data["name"], timezone=data["timezone"], now=now)
+        return _("The merchant exists. Give it staff and an API client next.")
+
+    def do_settings(
+        self, request: HttpRequest, obj: Merchant, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        changes = {name: data[name] for name in CHANGEABLE if data[name] != getattr(obj, name)}
+        if not changes:
+            return _("Nothing was changed.")
+        change_settings(merchant_id=obj.pk, changes=changes, expected_version=data["seen_version"], now=now)
+        return _("Settings saved.")
+
+    def do_switch_off(
+        self, request: HttpRequest, obj: Merchant, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        switch_merchant(merchant_id=obj.pk, is_active=False, now=now)
+        return _("Switched off.")
+
+    def do_switch_on(
+        self, request: HttpRequest, obj: Merchant, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        switch_merchant(merchant_id=obj.pk, is_active=True, now=now)
+        return _("Switched on.")
+
+
+class RoleForm(desk.ButtonForm):
+    role = forms.ChoiceField(label=gettext_lazy("Role"), choices=Role.choices)
+    merchant = forms.ModelChoiceField(
+        label=gettext_lazy("Merchant"),
+        queryset=Merchant.objects.none(),
+        required=False,
+        help_text=gettext_lazy("For merchant roles only."),
+    )
+
+    def prepare(self) -> None:
+        self.fields["merchant"].queryset = Merchant.objects.order_by("code")  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if "role" in data and (data["role"] in MERCHANT) != (data.get("merchant") is not None):
+            self.add_error("merchant", _("Merchant roles belong to one merchant; the other roles to none."))
+        return data
+
+
+class PasswordForm(desk.ButtonForm):
+    password = forms.CharField(
+        label=gettext_lazy("First password"),
+        widget=forms.PasswordInput,
+        help_text=gettext_lazy(
+            "At least 10 characters, not only digits, none of the common ones. The person changes it on first login."
+        ),
+    )
+
+
+class StaffForm(RoleForm):
+    username = forms.CharField(label=gettext_lazy("Login"), max_length=150)
+    password = PasswordForm.base_fields["password"]
+    field_order = ["username", "password", "role", "merchant"]
+
+
+@desk.register(Staff)
+class StaffAdmin(desk.QuitsAdmin):
+    list_display = [
+        "user",
+        desk.status("role", gettext_lazy("Role"), dict.fromkeys(MERCHANT, "primary")),
+        "merchant",
+        desk.yes_no("user__is_active", gettext_lazy("Active")),
+        desk.when("user__last_login", gettext_lazy("Last login")),
+    ]
+    list_select_related = ["user", "merchant"]
+    list_filter = ["role", desk.MerchantFilter]
+    search_fields = ["user__username"]
+    fields = ["user", "role", "merchant", "active", "last_login", "must_change_password", "created_at"]
+    readonly_fields = ["active", "last_login"]
+    list_hint = gettext_lazy("Everybody who may enter the back office, and in which role.")
+    audit_fields = ["role", "merchant_id", "must_change_password"]
+    list_buttons = [
+        desk.Button("create", gettext_lazy("New staff member"), form=StaffForm, icon="person_add", variant="primary")
+    ]
+    buttons = [
+        desk.Button("change_role", gettext_lazy("Change role"), form=RoleForm, icon="badge"),
+        desk.Button(
+            "new_password",
+            gettext_lazy("New password"),
+            form=PasswordForm,
+            icon="password",
+            confirm=gettext_lazy("Every open session of this person ends."),
+        ),
+        desk.Button(
+            "unlock",
+            gettext_lazy("Unlock login"),
+            icon="lock_open",
+            confirm=gettext_lazy("Forgets the failed attempts of this login, so that the person may try again."),
+        ),
+        desk.Button(
+            "switch_off",
+            gettext_lazy("Switch off"),
+            icon="block",
+            variant="danger",
+            confirm=gettext_lazy("The person is out with their next click."),
+            allowed=lambda obj: obj.user.is_active,
+        ),
+        desk.Button(
+            "switch_on", gettext_lazy("Switch on"), icon="check_circle", allowed=lambda obj: not obj.user.is_active
+        ),
+    ]
+
+    @admin.display(description=gettext_lazy("Active"), boolean=True)
+    def active(self, obj: Staff) -> bool:
+        return obj.user.is_active
+
+    @admin.display(description=gettext_lazy("Last login"))
+    def last_login(self, obj: Staff) -> datetime | None:
+        return obj.user.last_login
+
+    def form_initial(self, request: HttpRequest, obj: Any, button: desk.Button) -> dict[str, Any]:
+        return {"role": obj.role, "merchant": obj.merchant_id} if button.name == "change_role" else {}
+
+    def do_create(
+        self, request: HttpRequest, obj: Any, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        made = create_staff(
+            username=data["username"],
+            password=data["password"],
+            role=data["role"],
+            merchant_id=data["merchant"].pk if data["merchant"] else None,
+            now=now,
+        )
+        return _("%(login)s may log in now.") % {"login": made.username}
+
+    def do_change_role(
+        self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        merchant = data["merchant"]
+        change_staff(staff_id=obj.pk, role=data["role"], merchant_id=merchant.pk if merchant else None, now=now)
+        return _("Role changed.")
+
+    def do_new_password(
+        self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        set_password(staff_id=obj.pk, password=data["password"], must_change=True, now=now)
+        return _("New password set. The person changes it on first login.")
+
+    def do_unlock(
+        self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        unlock_login(staff_id=obj.pk, now=now)
+        return _("Login unlocked.")
+
+    def do_switch_off(
+        self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        change_staff(staff_id=obj.pk, is_active=False, now=now)
+        return _("Switched off.")
+
+    def do_switch_on(
+        self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        change_staff(staff_id=obj.pk, is_active=True, now=now)
+        return _("Switched on.")
+
+
+def _scopes_field() -> forms.MultipleChoiceField:
+    return forms.MultipleChoiceField(label=gettext_lazy("Scopes"), choices=Scope.choices, initial=Scope.values)
+
+
+def _rate_field() -> forms.IntegerField:
+    return forms.IntegerField(
+        label=gettext_lazy("Requests per minute"), min_value=1, max_value=10_000_000, initial=30_000
+    )
+
+
+class ClientForm(desk.ButtonForm):
+    merchant = forms.ModelChoiceField(label=gettext_lazy("Merchant"), queryset=Merchant.objects.none())
+    name = forms.CharField(
+        label=gettext_lazy("Name"), max_length=80, help_text=gettext_lazy("For example: mini-program backend.")
+    )
+    scopes = _scopes_field()
+    requests_per_minute = _rate_field()
+
+    def prepare(self) -> None:
+        self.fields["merchant"].queryset = Merchant.objects.order_by("code")  # type: ignore[attr-defined]
+
+
+class ClientChangeForm(desk.ButtonForm):
+    scopes = _scopes_field()
+    requests_per_minute = _rate_field()
+
+
+class RotateForm(desk.ButtonForm):
+    overlap_hours = forms.IntegerField(
+        label=gettext_lazy("Overlap (hours)"),
+        min_value=0,
+        max_value=90 * 24,
+        initial=24,
+        help_text=gettext_lazy("How long the present keys go on working beside the new one."),
+    )
+
+
+class RevokeForm(desk.ButtonForm):
+    key_id = forms.ChoiceField(label=gettext_lazy("Key"))
+
+    def prepare(self) -> None:
+        keys = ApiKey.objects.filter(client=self.obj, revoked_at__isnull=True) if self.obj else ApiKey.objects.none()
+        self.fields["key_id"].choices = [(row.key_id, row.key_id) for row in keys]  # type: ignore[attr-defined]
+
+
+@desk.register(ApiClient)
+class ApiClientAdmin(desk.QuitsAdmin):
+    list_display = [
+        "name",
+        "merchant",
+        "scope_names",
+        desk.yes_no("is_active", gettext_lazy("Active")),
+        desk.when("created_at", gettext_lazy("Created")),
+    ]
+    list_select_related = ["merchant"]
+    list_filter = [desk.MerchantFilter]
+    search_fields = ["name", "=keys__key_id"]
+    change_form_template = "admin/merchants/apiclient/page.html"
+    fields = ["name", "merchant", "scope_names", "requests_per_minute", "is_active", "created_at"]
+    readonly_fields = ["scope_names"]
+    audit_fields = ["scopes", "requests_per_minute", "is_active"]
+    list_hint = gettext_lazy("Programs that call the API for a merchant. A secret is shown once, when its key is made.")
+    list_buttons = [
+        desk.Button("create", gettext_lazy("New API client"), form=ClientForm, icon="add", variant="primary")
+    ]
+    buttons = [
+        desk.Button("rotate", gettext_lazy("New key"), form=RotateForm, icon="autorenew", variant="primary"),
+        desk.Button(
+            "revoke",
+            gettext_lazy("Revoke a key"),
+            form=RevokeForm,
+            icon="key_off",
+            variant="danger",
+            confirm=gettext_lazy("Requests signed with this key are refused at once."),
+        ),
+        desk.Button("change", gettext_lazy("Scopes and rate"), form=ClientChangeForm, icon="tune"),
+        desk.Button(
+            "switch_off",
+            gettext_lazy("Switch off"),
+            icon="block",
+            variant="danger",
+            confirm=gettext_lazy("Every request of this client is refused at once."),
+            allowed=lambda obj: obj.is_active,
+        ),
+        desk.Button("switch_on", gettext_lazy("Switch on"), icon="check_circle", allowed=lambda obj: not obj.is_active),
+    ]
+
+    @admin.display(description=gettext_lazy("Scopes"))
+    def scope_names(self, obj: ApiClient) -> str:
+        return " · ".join(str(Scope(scope).label) for scope in obj.scopes)
+
+    def page_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        return {"keys": ApiKey.objects.filter(client=obj).order_by("-id")[:20], "now": desk.site.scope_of(request).now}
+
+    def form_initial(self, request: HttpRequest, obj: Any, button: desk.Button) -> dict[str, Any]:
+        if button.name == "change":
+            return {"scopes": obj.scopes, "requests_per_minute": obj.requests_per_minute}
+        return {}
+
+    def _show_key(self, request: HttpRequest, issued: KeyIssued) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("The new key"),
+            "opts": self.opts,
+            "issued": issued,
+            "back": self.page_url(ApiClient(pk=issued.client_id)),
+        }
+        return TemplateResponse(request, "admin/merchants/apiclient/key.html", context)
+
+    def do_create(
+        self, request: HttpRequest, obj: Any, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> HttpResponse:
+        issued = create_client(
+            merchant_id=data["merchant"].pk,
+            name=data["name"],
+            scopes=data["scopes"],
+            requests_per_minute=data["requests_per_minute"],
+            now=now,
+        )
+        return self._show_key(request, issued)
+
+    def do_rotate(
+        self, request: HttpRequest, obj: ApiClient, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> HttpResponse:
+        issued = rotate_key(client_id=obj.pk, overlap_seconds=data["overlap_hours"] * 3600, now=now)
+        return self._show_key(request, issued)
+
+    def do_revoke(
+        self, request: HttpRequest, obj: ApiClient, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        revoke_key(key_id=data["key_id"], now=now)
+        return _("Key revoked.")
+
+    def do_change(
+        self, request: HttpRequest, obj: ApiClient, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        change_client(client_id=obj.pk, scopes=data["scopes"], requests_per_minute=data["requests_per_minute"], now=now)
+        return _("Changed.")
+
+    def do_switch_off(
+        self, request: HttpRequest, obj: ApiClient, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        change_client(client_id=obj.pk, is_active=False, now=now)
+        return _("Switched off.")
+
+    def do_switch_on(
+        self, request: HttpRequest, obj: ApiClient, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        change_client(client_id=obj.pk, is_active=True, now=now)
+        return _("Switched on.")
+
+
+@desk.register(StaffAction)
+class StaffActionAdmin(desk.QuitsAdmin):
+    list_display = [
+        desk.when("at", gettext_lazy("When")),
+        "username",
+        "role",
+        "action",
+        "subject_label",
+        "outcome_badge",
+        "address",
+    ]
+    list_select_related = ["merchant"]
+    list_filter = ["role", desk.MerchantFilter]
+    search_fields = ["=username", "=subject_id", "=subject_label"]
+    ordering = ["-id"]
+    list_hint = gettext_lazy(
+        "Who did what, when, from where, before and after. Nothing here can be changed or deleted."
+    )
+    fields = [
+        "at",
+        "username",
+        "role",
+        "merchant",
+        "action",
+        "subject_type",
+        "subject_label",
+        "subject_id",
+        "outcome_badge",
+        "before",
+        "after",
+        "detail",
+        "address",
+        "user_agent",
+    ]
+    readonly_fields = ["outcome_badge"]
+
+    @admin.display(description=gettext_lazy("Result"))
+    def outcome_badge(self, obj: StaffAction) -> str:
+        from kernel.admin.columns import badge
+
+        return badge(_("done"), "success") if obj.outcome == "done" else badge(obj.outcome, "danger")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAction]:
+        return super().get_queryset(request).select_related("merchant")
