@@ -10,7 +10,8 @@ from uuid import UUID
 from django.db import IntegrityError
 from django.utils.translation import gettext_lazy as _
 
-from coupons.models import CouponCommand, CouponLock, CouponRedemption, CouponRefusal, CouponStatus, UserCoupon
+from coupons.commands.record_refusal import record_refusal
+from coupons.models import CouponCommand, CouponLock, CouponRedemption, CouponStatus, UserCoupon
 from kernel.errors import Refusal
 from kernel.idempotency import BusinessKey
 from kernel.transactions import constraint_of
@@ -55,21 +56,20 @@ class CouponRefused(Refusal):
         return [*self.next_actions, *_possible(self.coupon, self.attempt.order_no)]
 
     def leave_evidence(self, *, now: datetime) -> None:
-        attempt, coupon = self.attempt, self.coupon
-        CouponRefusal.objects.create(
+        attempt = self.attempt
+        record_refusal(
             merchant_id=attempt.key.merchant_id,
             coupon_id=attempt.coupon_id,
             command=attempt.command,
             code=self.code,
             business_key=attempt.key.key,
             request_hash=attempt.key.request_hash,
-            order_no=attempt.order_no[:64],
+            order_no=attempt.order_no,
             expected_version=attempt.expected_version,
-            actual_version=coupon.state_version if coupon else None,
-            actual_status=coupon.status if coupon else "",
+            coupon=self.coupon,
             token_matched=self.token_matched,
-            actor=attempt.actor[:120],
-            at=now,
+            actor=attempt.actor,
+            now=now,
         )
 
 

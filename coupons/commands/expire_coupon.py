@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from coupons.commands.move import move
 from coupons.ledger import NEXT_VERSION, NOW, VERSION_PROOF, key_row, operation
 from coupons.models import CouponCommand, UserCoupon
-from coupons.moves import move
 from coupons.refusals import Attempt, CouponRefused, IllegalTransition, refusal_of_version
 from kernel.idempotency import BusinessKey
 from kernel.statemachine import Edge, Emit, New, P, Sql
@@ -61,7 +61,9 @@ def expire_coupon(
             return IllegalTransition(attempt, coupon, valid_until=coupon.valid_until.isoformat())
         return found
 
-    moved = move(EXPIRE, merchant_id=merchant_id, attempt=attempt, params={}, result=Expired, refusal=refusal, now=now)
+    moved = move(
+        edge=EXPIRE, merchant_id=merchant_id, attempt=attempt, params={}, result=Expired, refusal=refusal, now=now
+    )
     if isinstance(moved, Expired):
         return moved
     return Expired(coupon_id, "EXPIRED", moved["state_version"])

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 
 from coupons.commands.create_policy import get_published
+from coupons.commands.move import begin, finish
 from coupons.models import Campaign, CouponCommand, CouponOperation, CouponTemplate, IssueCount, UserCoupon
-from coupons.moves import begin, finish
 from coupons.refusals import Attempt, CouponExpired, LimitReached, NotIssuable
 from kernel import numbers, outbox
 from kernel.idempotency import BusinessKey

@@ -7,9 +7,9 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from coupons import leases
+from coupons.commands.move import move
 from coupons.ledger import NEXT_VERSION, NOW, key_row, operation
 from coupons.models import CouponCommand, CouponLock, CouponStatus, UserCoupon
-from coupons.moves import move
 from coupons.refusals import (
     AlreadyRedeemed,
     Attempt,
@@ -148,7 +148,7 @@ def lock_coupon(
     lock_id, key_version, token = leases.new_lease()
     expires_at = now + timedelta(seconds=lease_seconds)
     moved = move(
-        LOCK if expected_version is None else LOCK_AT_VERSION,
+        edge=LOCK if expected_version is None else LOCK_AT_VERSION,
         merchant_id=merchant_id,
         attempt=attempt,
         params={

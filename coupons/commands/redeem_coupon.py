@@ -5,9 +5,9 @@ from datetime import datetime
 from uuid import UUID
 
 from coupons import leases
+from coupons.commands.move import move
 from coupons.ledger import END_LEASE, LEASE_PROOF, NEXT_VERSION, NO_LEASE, NOW, key_row, operation
 from coupons.models import CouponCommand, CouponRedemption, CouponStatus, UserCoupon
-from coupons.moves import move
 from coupons.refusals import Attempt, CouponRefused, refusal_of_lease, token_matches
 from kernel import numbers
 from kernel.idempotency import BusinessKey
@@ -101,7 +101,7 @@ def redeem_coupon(
     token_hash = leases.hash_token(lock_token)
     redemption_id = numbers.uuid7()
     moved = move(
-        REDEEM,
+        edge=REDEEM,
         merchant_id=merchant_id,
         attempt=attempt,
         params={

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from coupons import leases
+from coupons.commands.move import move
 from coupons.ledger import (
     AVAILABLE_OR_EXPIRED,
     END_LEASE,
@@ -15,7 +16,6 @@ from coupons.ledger import (
     operation,
 )
 from coupons.models import CouponCommand, UserCoupon
-from coupons.moves import move
 from coupons.refusals import Attempt, refusal_of_lease
 from kernel.idempotency import BusinessKey
 from kernel.statemachine import Edge, Emit, New, P
@@ -94,7 +94,7 @@ def release_coupon(
     token_hash = leases.hash_token(lock_token)
     lock_id = leases.lock_id_of(lock_token)
     moved = move(
-        RELEASE,
+        edge=RELEASE,
         merchant_id=merchant_id,
         attempt=attempt,
         params={"token_hash": token_hash, "lock_id": lock_id, "reason": reason},

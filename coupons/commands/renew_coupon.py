@@ -5,9 +5,9 @@ from datetime import datetime
 from uuid import UUID
 
 from coupons import leases
+from coupons.commands.move import move
 from coupons.ledger import LEASE_PROOF, NEXT_VERSION, key_row, operation
 from coupons.models import CouponCommand, CouponLock, UserCoupon
-from coupons.moves import move
 from coupons.refusals import Attempt, refusal_of_lease
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
@@ -87,7 +87,7 @@ def renew_coupon(
     attempt = Attempt(CouponCommand.RENEW, key, coupon_id, actor, order_no, expected_version)
     token_hash = leases.hash_token(lock_token)
     moved = move(
-        RENEW,
+        edge=RENEW,
         merchant_id=merchant_id,
         attempt=attempt,
         params={"token_hash": token_hash, "expires_at": expires_at},

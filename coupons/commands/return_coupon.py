@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
+from coupons.commands.move import find_replay, move
 from coupons.ledger import (
     AVAILABLE_OR_EXPIRED,
     END_REDEMPTION,
@@ -15,7 +16,6 @@ from coupons.ledger import (
     operation,
 )
 from coupons.models import CouponCommand, CouponRedemption, RefundCoupon, ReturnDecision, UserCoupon
-from coupons.moves import find_replay, move
 from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, read_coupon, refusal_of_version
 from kernel.idempotency import BusinessKey
 from kernel.statemachine import Edge, Emit, New, P
@@ -115,7 +115,7 @@ def return_coupon(
         if not CouponRedemption.objects.filter(pk=redemption_id, ended_by=None).exists():
             raise VersionConflict(attempt, coupon, redemption_id=str(redemption_id), redemption_ended=True)
         moved = move(
-            GIVE_BACK,
+            edge=GIVE_BACK,
             merchant_id=merchant_id,
             attempt=attempt,
             params={"redemption_id": redemption_id, "decision_id": decision_id},

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
+from coupons.commands.move import find_replay, move
 from coupons.ledger import (
     AVAILABLE_OR_EXPIRED,
     END_REDEMPTION,
@@ -16,7 +17,6 @@ from coupons.ledger import (
     operation,
 )
 from coupons.models import CouponCommand, CouponOperation, CouponRedemption, UserCoupon
-from coupons.moves import find_replay, move
 from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, read_coupon, refusal_of_version
 from kernel import numbers
 from kernel.errors import InvalidInput
@@ -152,7 +152,7 @@ def reverse_operation(
             raise VersionConflict(attempt, coupon, operation_version=original.to_version)
         edge, params = _plan(original)
         moved = move(
-            edge,
+            edge=edge,
             merchant_id=merchant_id,
             attempt=attempt,
             params={**params, "original_id": original.pk, "reason": reason.strip()[:200]},

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from coupons.commands.move import find_replay, move
 from coupons.ledger import NEXT_VERSION, VERSION_PROOF, key_row, operation
 from coupons.models import CouponCommand, UserCoupon
-from coupons.moves import find_replay, move
 from coupons.refusals import Attempt, read_coupon, refusal_of_version
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
@@ -74,7 +74,7 @@ def void_coupon(
             return replay
         status = read_coupon(attempt).status
         moved = move(
-            VOID.get(status, VOID["AVAILABLE"]),
+            edge=VOID.get(status, VOID["AVAILABLE"]),
             merchant_id=merchant_id,
             attempt=attempt,
             params={"reason": reason[:200], "decision_id": decision_id},

@@ -21,8 +21,8 @@ TRIES = 3
 
 
 def move(
-    edge: Edge,
     *,
+    edge: Edge,
     merchant_id: UUID,
     attempt: Attempt,
     params: Mapping[str, Any],
