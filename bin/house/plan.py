@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import os
 import signal
@@ -15,7 +16,11 @@ from house.keys import Keys
 from house.layout import PROJECT, PYTHON, make_private
 
 DEFAULT_WEB_PORT = 8000
+NOT_PRODUCT = {"var", "tests", "docs", "benchmarks", "examples", "__pycache__", "node_modules"}
 PORT_NAMES = ("web", "stream", "simulator", "postgres", "valkey")
+
+# Granian with the application imported before it forks its workers: one import instead of one for each.
+PRELOADED = "import config.wsgi, granian.cli; granian.cli.entrypoint()"
 
 
 def has_own_postgres() -> bool:
@@ -59,8 +64,8 @@ def address(port: int) -> str:
 class Part:
     """One process of the house.
 
-    `needs` are the parts that must be ready first. A part that is a `task` runs once to a good end. `argv` is a
-    function because PostgreSQL's data directory is prepared right before each start of it.
+    `needs` are the parts that must be ready first. A `task` runs once to a good end, or not at all when it is
+    done already. `argv` is a function because PostgreSQL's data directory is prepared right before each start.
     """
 
     name: str
@@ -102,7 +107,7 @@ def parts(*, var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
             is_ready=lambda: answers_http(numbers["simulator"], "/healthz"),
             patience=5,
         ),
-        Part(name="prepare", argv=_prepare, is_ready=lambda: True, needs=first, task=True),
+        _prepare(var, keys, numbers, first),
         *_applications(var, keys, numbers),
     ]
 
@@ -141,16 +146,54 @@ def _valkey(var: Path, keys: Keys, port: int) -> Part:
     )
 
 
-def _prepare() -> list[str]:
-    """One command that migrates, collects static files and seeds once; before it is written, its first two parts."""
-    if list(PROJECT.glob("*/management/commands/prepare.py")):
-        return [str(PYTHON), "manage.py", "prepare"]
-    return ["/bin/sh", "-ec", '"$0" manage.py migrate; "$0" manage.py collectstatic --noinput', str(PYTHON)]
+def _prepare(var: Path, keys: Keys, numbers: dict[str, int], needs: tuple[str, ...]) -> Part:
+    """`manage.py prepare`: migrate, static files, roles' grants, the demo once.
+
+    It takes seconds, so it is left out when nothing has changed since it last ended well with this database. The
+    note of that lies beside the data, so it lives and dies with it.
+    """
+    note = var / "postgres" / "prepared"
+
+    state = _fingerprint(environment(var=var, keys=keys, numbers=numbers))
+
+    def is_done() -> bool:
+        try:
+            return has_own_postgres() and (var / "static").exists() and note.read_text() == state
+        except OSError:
+            return False
+
+    def when_ready() -> None:
+        if has_own_postgres():
+            note.write_text(state)
+
+    return Part(
+        name="prepare",
+        argv=lambda: [str(PYTHON), "manage.py", "prepare"],
+        is_ready=is_done,
+        when_ready=when_ready,
+        needs=needs,
+        task=True,
+        patience=30,
+    )
+
+
+def _fingerprint(values: dict[str, str]) -> str:
+    """Of everything `prepare` may depend on: every file of the project by name, size and time, and the settings."""
+    digest = hashlib.sha256()
+    for name in sorted(name for name in values if name.startswith(("QUITS_", "DATABASE_", "REDIS_"))):
+        digest.update(f"{name}={values[name]}\0".encode())
+    for directory, below, files in os.walk(PROJECT):
+        below[:] = sorted(name for name in below if not name.startswith(".") and name not in NOT_PRODUCT)
+        for name in sorted(files):
+            if not name.endswith(".pyc"):
+                found = os.stat(os.path.join(directory, name), follow_symlinks=False)
+                digest.update(f"{directory}/{name}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 def _applications(var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
     cores = os.cpu_count() or 1
-    granian = [str(PYTHON), "-m", "granian", "--host", ports.LOOPBACK, "--no-ws", "--respawn-failed-workers"]
+    granian = ["--host", ports.LOOPBACK, "--no-ws", "--respawn-failed-workers"]
     celery = [str(PYTHON), "-m", "celery", "-A", "config"]
     beat_state = make_private(var / "beat") / "schedule"
     workers = os.environ.get("QUITS_WEB_WORKERS") or str(min(cores, 4))
@@ -169,7 +212,7 @@ def _applications(var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
         Part(
             name="stream",
             argv=lambda: [
-                *granian,
+                *(str(PYTHON), "-m", "granian", *granian),
                 *("--interface", "asgi", "--port", str(numbers["stream"]), "--workers", "1"),
                 *("--workers-kill-timeout", "3", "config.asgi:application"),  # open streams end with their server
             ],
@@ -180,7 +223,7 @@ def _applications(var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
         Part(
             name="web",
             argv=lambda: [
-                *granian,
+                *(str(PYTHON), "-c", PRELOADED, *granian),
                 *("--interface", "wsgi", "--port", str(numbers["web"]), "--workers", workers),
                 *("--blocking-threads", "8", "--workers-kill-timeout", "15", "config.wsgi:application"),
             ],
@@ -192,7 +235,7 @@ def _applications(var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
             name="beat",
             argv=lambda: [*celery, "beat", "--schedule", str(beat_state), "--loglevel", "INFO", "--pidfile="],
             is_ready=lambda: True,
-            needs=("prepare",),
+            needs=("web", "stream", "worker"),  # nobody waits for beat, so it does not compete with those
             patience=5,
         ),
     ]

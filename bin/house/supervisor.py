@@ -67,7 +67,10 @@ class Supervisor:
             return
         if part.process is None:
             if time.monotonic() >= part.not_before and self._has_what_it_needs(part):
-                self._spawn(part)
+                if part.task and part.is_ready():
+                    part.ready = True
+                else:
+                    self._spawn(part)
         elif not self._lives(part):
             self._ended_at_start(part)
         elif not part.task and part.is_ready():

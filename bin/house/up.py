@@ -44,7 +44,7 @@ def up(arguments: list[str]) -> int:
         numbers = _choose_ports(var, wanted.port)
         if wanted.detach:
             return _detached(lambda say: _serve(var, keys, numbers, began, say, stay_words="bin/down"), var)
-        return _serve(var, keys, numbers, began, lambda line: _say(line), stay_words="Ctrl-C or bin/down")
+        return _serve(var, keys, numbers, began, _say, stay_words="Ctrl-C or bin/down")
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -56,7 +56,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    """To the terminal; a terminal that went away (`bin/up | head`) is no reason to stop."""
+    with contextlib.suppress(BrokenPipeError):
+        if line not in (READY, FAILED):
+            print(line, flush=True)
 
 
 # --- one supervisor for each var directory ----------------------------------------------------------------------
@@ -218,8 +221,7 @@ def _speaker(sending: int) -> Callable[[str], None]:
     pipe: list[int] = [sending]
 
     def say(line: str) -> None:
-        if line not in (READY, FAILED):
-            print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)
+        _say(line if line in (READY, FAILED) else f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
         if pipe:
             with contextlib.suppress(BrokenPipeError):
                 os.write(pipe[0], (line + "\n").encode())
