@@ -6,3 +6,7 @@ class ReconciliationConfig(AppConfig):
     name = "reconciliation"
     verbose_name = _("Reconciliation")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the repairs that rules name."""
+        from reconciliation import repair_commands  # noqa: F401

@@ -24,14 +24,15 @@ def reconcile_day(*, on_date: date, now: datetime, merchant_id: uuid.UUID | None
     A bill that is not there, does not add up or cannot be fetched stops nothing: its account is not judged,
     the run is WAITING, and the next call of the same day goes on from there.
     """
-    waiting = []
     accounts = ChannelAccount.objects.filter(is_active=True, channel__in=KINDS)
     if merchant_id is not None:
         accounts = accounts.filter(merchant_id=merchant_id)
-    for account in accounts.select_related("merchant").order_by("merchant__code", "channel"):
-        for kind in KINDS[account.channel]:
-            if not _has_bill(account, kind=kind, on_date=on_date, now=now):
-                waiting.append(f"{account.merchant.code} {account.channel} {kind}")
+    waiting = [
+        f"{account.merchant.code} {account.channel} {kind}"
+        for account in accounts.select_related("merchant").order_by("merchant__code", "channel")
+        for kind in KINDS[account.channel]
+        if not _has_bill(account, kind=kind, on_date=on_date, now=now)
+    ]
     return run_reconciliation(on_date=on_date, merchant_id=merchant_id, waiting=waiting, now=now)
 
 

@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from kernel.errors import IllegalTransition, NotFound, Refusal, VersionConflict
 from kernel.statemachine import P
 from kernel.transactions import unit_of_work
-from reconciliation.commands.recheck_finding import recheck_finding
 from reconciliation.commands._moves import FindingMoved, finding_edges, move_finding
+from reconciliation.commands.recheck_finding import recheck_finding
 from reconciliation.models import Finding
 from reconciliation.repairs import Repair, repair_named
 from reconciliation.rules.registry import rule_named

@@ -45,9 +45,9 @@ class Rule:
 class Comparison:
     """A pair of books joined item by item into a temporary table, which rules then read.
 
-    `prepare` are the statements that create and judge the table (it lives until the transaction ends); `totals` selects one row per
-    merchant and channel with both sides' counts and sums; `timing` selects the items that differ by time
-    only.
+    `prepare` are the statements that create and judge the table (it lives until the transaction ends), `drop` is
+    its end; `totals` selects one row per merchant and channel with all sides' counts and sums; `timing` selects
+    the items that differ by time only.
     """
 
     name: str

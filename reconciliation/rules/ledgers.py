@@ -14,9 +14,9 @@ SELECT i.sku AS key, i.merchant_id,
        NULL::bigint AS amount_fen
 FROM stock_item i
 LEFT JOIN (
-    SELECT item_id, sum(qty) FILTER (WHERE bucket = 'sellable') AS sellable,
-           sum(qty) FILTER (WHERE bucket = 'reserved') AS reserved,
-           sum(qty) FILTER (WHERE bucket = 'defect') AS defect
+    SELECT item_id, sum(delta) FILTER (WHERE bucket = 'sellable') AS sellable,
+           sum(delta) FILTER (WHERE bucket = 'reserved') AS reserved,
+           sum(delta) FILTER (WHERE bucket = 'defect') AS defect
     FROM stock_entry GROUP BY item_id
 ) e ON e.item_id = i.id
 WHERE (%(merchant_id)s::uuid IS NULL OR i.merchant_id = %(merchant_id)s::uuid)
@@ -26,13 +26,14 @@ WHERE (%(merchant_id)s::uuid IS NULL OR i.merchant_id = %(merchant_id)s::uuid)
 
 _UNBALANCED = """
 SELECT e.id::text AS key, e.merchant_id,
-       jsonb_build_object('entry', e.id, 'kind', e.kind, 'reference', e.reference, 'lines', coalesce(l.lines, 0)) AS ours,
+       jsonb_build_object('entry', e.id, 'kind', e.kind, 'reference', e.reference,
+                          'lines', coalesce(l.lines, 0)) AS ours,
        jsonb_build_object('sum_fen', coalesce(l.total, 0)) AS theirs, abs(coalesce(l.total, 0)) AS amount_fen
 FROM journal_entry e
 LEFT JOIN (SELECT entry_id, count(*) AS lines, sum(amount_fen) AS total FROM journal_line GROUP BY entry_id) l
        ON l.entry_id = e.id
 WHERE (%(merchant_id)s::uuid IS NULL OR e.merchant_id = %(merchant_id)s::uuid)
-  AND (l.lines IS NULL OR l.total <> 0)
+  AND (coalesce(l.lines, 0) < 2 OR l.total <> 0)
 """
 
 RULES = (

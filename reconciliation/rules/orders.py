@@ -126,8 +126,10 @@ _COMMITTED = """
 SELECT p.out_trade_no || ':' || p.trade_no AS key, p.merchant_id,
        jsonb_build_object('payment', p.out_trade_no, 'amount_fen', p.amount_fen,
                           'committed_fen', p.refund_committed_fen, 'refunded_fen', p.refunded_fen) AS ours,
-       jsonb_build_object('committed_fen', coalesce(r.committed, 0), 'refunded_fen', coalesce(r.refunded, 0)) AS theirs,
-       abs(p.refund_committed_fen - coalesce(r.committed, 0)) + abs(p.refunded_fen - coalesce(r.refunded, 0)) AS amount_fen
+       jsonb_build_object('committed_fen', coalesce(r.committed, 0),
+                          'refunded_fen', coalesce(r.refunded, 0)) AS theirs,
+       (abs(p.refund_committed_fen - coalesce(r.committed, 0))
+        + abs(p.refunded_fen - coalesce(r.refunded, 0)))::bigint AS amount_fen
 FROM payment p
 LEFT JOIN (
     SELECT payment_id, sum(amount_fen) FILTER (WHERE status <> 'ABANDONED') AS committed,

@@ -36,7 +36,7 @@ WITH named AS MATERIALIZED (
            sum(l.amount_fen) FILTER (WHERE l.account LIKE 'channel_clearing:%%') AS amount_fen
     FROM named n
     JOIN payment p ON p.merchant_id = n.merchant_id AND p.channel = n.channel AND p.trade_no = n.trade_no
-    JOIN journal_entry e ON e.merchant_id = p.merchant_id AND e.kind = 'payment' AND e.reference = {reference}
+    JOIN journal_entry e ON e.merchant_id = p.merchant_id AND e.business_key = 'payment:' || p.id
     JOIN journal_line l ON l.entry_id = e.id
     GROUP BY n.merchant_id, n.channel, n.trade_no
 )
@@ -77,6 +77,21 @@ UPDATE payment_item i SET
         ELSE '' END
 """
 
+# Entries of the day that stand for no paid payment.
+BOOKED = """
+INSERT INTO payment_item (merchant_id, channel, trade_no, out_trade_no, order_no, booked_fen, entries, lines,
+                          timing, problem)
+SELECT e.merchant_id, coalesce(split_part(l.account, ':', 2), 'unknown'), e.business_key, e.reference, e.order_no,
+       l.amount_fen, 1, 0, FALSE, 'PAYMENT_BOOKED_NOT_MADE'
+FROM journal_entry e
+LEFT JOIN journal_line l ON l.entry_id = e.id AND l.account LIKE 'channel_clearing:%%'
+WHERE e.kind = 'payment'
+  AND e.posted_at >= %(day_start)s::timestamptz AND e.posted_at < %(day_end)s::timestamptz
+  AND (%(merchant_id)s::uuid IS NULL OR e.merchant_id = %(merchant_id)s::uuid)
+  AND NOT EXISTS (SELECT FROM payment p WHERE p.merchant_id = e.merchant_id AND p.status = 'PAID'
+                  AND 'payment:' || p.id = e.business_key)
+"""
+
 TOTALS = """
 SELECT m.code AS merchant, i.channel,
        count(*) AS items, count(*) FILTER (WHERE i.problem = '') AS matched,
@@ -111,7 +126,7 @@ def _finds(problem: str) -> str:
                    'lines', i.lines)) AS theirs,
                CASE WHEN i.problem = 'PAYMENT_AMOUNT_DIFFERS' THEN abs(i.ours_fen - i.theirs_fen)
                     WHEN i.problem = 'PAYMENT_BOOKED_WRONG' THEN abs(i.ours_fen - coalesce(i.booked_fen, 0))
-                    ELSE coalesce(i.ours_fen, i.theirs_fen) END AS amount_fen
+                    ELSE coalesce(i.ours_fen, i.theirs_fen, i.booked_fen) END AS amount_fen
         FROM payment_item i WHERE i.problem = '{problem}'"""
 
 
@@ -166,6 +181,14 @@ RULES = (
         advice=_("Post the difference with a reason; entries are never edited."),
     ),
     Rule(
+        code="PAYMENT_BOOKED_NOT_MADE",
+        severity="P0",
+        scope=DAY,
+        sql=_finds("PAYMENT_BOOKED_NOT_MADE"),
+        title=_("Payment in the journal that was not made"),
+        advice=_("The journal holds a payment that is not paid. Post its opposite with a reason."),
+    ),
+    Rule(
         code="PAYMENT_NOT_BOOKED",
         severity="P1",
         scope=DAY,
@@ -179,7 +202,7 @@ RULES = (
 PAYMENTS = Comparison(
     name="payments",
     title=_("Payments: our record, channel bill, journal"),
-    prepare=(GATHER.replace("{reference}", "p.out_trade_no"), JUDGE),
+    prepare=(GATHER, JUDGE, BOOKED),
     drop="DROP TABLE payment_item",
     totals=TOTALS,
     timing=TIMING,

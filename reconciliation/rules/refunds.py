@@ -98,7 +98,7 @@ UPDATE refund_item i SET
                           WHERE b.merchant_id = i.merchant_id AND b.channel = i.channel
                             AND b.kind = CASE i.channel WHEN 'wechat' THEN 'refund' ELSE 'trade' END
                             AND b.bill_on = d.on_day::date AND b.state IN ('PARSED', 'EMPTY'))),
-    timing = i.status = 'SUCCESS' AND i.lines > 0 AND i.theirs_state <> 'CLOSED'
+    timing = i.status = 'SUCCESS' AND i.lines > 0 AND i.theirs_state NOT IN ('FAIL', 'CLOSED')
              AND (i.succeeded_at AT TIME ZONE 'Asia/Shanghai')::date <> i.bill_on
 """
 
@@ -108,7 +108,7 @@ UPDATE refund_item SET problem = CASE
     WHEN successes > 1 AND status = 'SUCCESS' OR lines > 1 THEN 'REFUND_TWICE'
     WHEN status IS NULL AND lines > 0 THEN 'REFUND_MISSING_HERE'
     WHEN lines > 0 AND ours_fen <> theirs_fen THEN 'REFUND_AMOUNT_DIFFERS'
-    WHEN lines > 0 AND status = 'SUCCESS' AND NOT timing AND theirs_state IN ('CLOSED', 'CHANGE', 'ABNORMAL')
+    WHEN lines > 0 AND status = 'SUCCESS' AND NOT timing AND theirs_state IN ('FAIL', 'CLOSED', 'CHANGE', 'ABNORMAL')
          THEN 'REFUND_STATUS_DIFFERS'
     WHEN lines > 0 AND theirs_state = 'SUCCESS' AND status <> 'SUCCESS' THEN 'REFUND_STATUS_DIFFERS'
     WHEN proven_absent THEN 'REFUND_MISSING_AT_CHANNEL'
