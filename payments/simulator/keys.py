@@ -1,0 +1,154 @@
+"""The keys of this make-believe world: merchants', the platform's, and a forger's. Made once, kept in
+keys.json (0600).
+
+Whoever seeds a demo may call ``ensure_keys`` before the simulator runs; the first of the two makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+WECHAT_ACCOUNTS = ("1900000101", "1900000102")
+ALIPAY_ACCOUNTS = ("2088000000000101", "2088000000000102")
+
+
+def ensure_keys(state: Path) -> dict[str, Any]:
+    """Read ``state/keys.json``; make it first when it is missing. Two makers at once end with one file."""
+    path = state / "keys.json"
+    if not path.exists():
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = state / f".keys-{os.getpid()}-{secrets.token_hex(4)}.json"
+        write_private(fresh, make_keys())
+        try:
+            os.link(fresh, path)  # fails when somebody else was first: theirs counts
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return json.loads(path.read_text())
+
+
+def save_keys(state: Path, keys: dict[str, Any]) -> None:
+    fresh = state / f".keys-{os.getpid()}-{secrets.token_hex(4)}.json"
+    write_private(fresh, keys)
+    fresh.replace(state / "keys.json")
+
+
+def write_private(path: Path, keys: dict[str, Any]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(keys, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def make_keys() -> dict[str, Any]:
+    return {
+        "version": 1,
+        "wechat": {
+            "platform": {"public_key_id": f"PUB_KEY_ID_0{secrets.randbelow(10**30):030d}", **pair()},
+            "certificates": [make_certificate()],
+            "accounts": [
+                {
+                    "mchid": mchid,
+                    "app_id": f"wx{secrets.token_hex(8)}",
+                    "serial": secrets.token_hex(20).upper(),
+                    "api_v3_key": secrets.token_hex(16),
+                    **pair(),
+                }
+                for mchid in WECHAT_ACCOUNTS
+            ],
+        },
+        "alipay": {
+            **pair(),
+            "accounts": [
+                {"seller_id": seller, "app_id": f"2021{secrets.randbelow(10**12):012d}", **pair()}
+                for seller in ALIPAY_ACCOUNTS
+            ],
+        },
+        "forger": pair(),
+    }
+
+
+def pair() -> dict[str, str]:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return {"private_key": private_pem(key), "public_key": public_pem(key.public_key())}
+
+
+def make_certificate() -> dict[str, str]:
+    """A platform certificate, self-signed, good for five years."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Quits channel simulator")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(int(secrets.token_hex(19), 16) | 1 << 151)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=5 * 365))
+        .sign(key, hashes.SHA256())
+    )
+    return {
+        "serial": f"{certificate.serial_number:X}",
+        "certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(),
+        "private_key": private_pem(key),
+    }
+
+
+def private_pem(key: rsa.RSAPrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+
+def public_pem(key: rsa.RSAPublicKey) -> str:
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def wechat_account(keys: dict[str, Any], number: int, base_url: str) -> dict[str, Any]:
+    """What a ``ChannelAccount`` needs to speak to this simulator: mchid, app_id, settings, secrets."""
+    account, platform = keys["wechat"]["accounts"][number], keys["wechat"]["platform"]
+    certificate = keys["wechat"]["certificates"][-1]
+    return {
+        "channel": "wechat",
+        "mchid": account["mchid"],
+        "app_id": account["app_id"],
+        "settings": {
+            "base_url": base_url,
+            "merchant_serial": account["serial"],
+            "public_key_id": platform["public_key_id"],
+            "platform_serials": [platform["public_key_id"], certificate["serial"]],
+            "platform_keys": [
+                {"id": platform["public_key_id"], "pem": platform["public_key"]},
+                {"id": certificate["serial"], "pem": certificate["certificate"]},
+            ],
+        },
+        "secrets": {"private_key": account["private_key"], "api_v3_key": account["api_v3_key"]},
+    }
+
+
+def alipay_account(keys: dict[str, Any], number: int, base_url: str) -> dict[str, Any]:
+    account = keys["alipay"]["accounts"][number]
+    return {
+        "channel": "alipay",
+        "mchid": account["seller_id"],
+        "app_id": account["app_id"],
+        "settings": {
+            "gateway_url": f"{base_url}/gateway.do",
+            "seller_id": account["seller_id"],
+            "alipay_public_keys": [keys["alipay"]["public_key"]],
+        },
+        "secrets": {"app_private_key": account["private_key"]},
+    }
