@@ -1,0 +1,126 @@
+"""Confirm: the channel has exactly the order's money. The guard on the amount lives inside the update."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from kernel.errors import IllegalTransition
+from kernel.statemachine import Edge, P, Sql, advance
+from kernel.transactions import unit_of_work
+from orders.actors import SYSTEM, Actor
+from orders.commands.coordinate_coupon import redeem_for_order
+from orders.models import CouponState, Order, OrderStatusLog
+from orders.moves import NEXT_VERSION, event, log_row, move_params
+from payments.commands.open_payment import open_payment
+from payments.commands.record_payment_paid import AmountDiffers, TradeNoDiffers, record_payment_paid
+from payments.gateway import PaymentFact
+
+CONFIRM_PAID = Edge(
+    Order,
+    "confirm_paid",
+    guards={"payable_fen": P("amount_fen")},
+    changes={
+        "version": NEXT_VERSION,
+        "trade_no": P("trade_no"),
+        "paid_channel": P("channel"),
+        "out_trade_no": P("out_trade_no"),
+        "paid_at": P("paid_at"),
+        "fulfilment": Order.Fulfilment.WAITING,
+        "next_fulfil_at": P("now"),
+        "next_check_at": None,
+        # Taken for granted here, put right in the same transaction when the coupon says otherwise.
+        "coupon_state": Sql("CASE t.coupon_state WHEN 'leased' THEN 'redeemed' ELSE t.coupon_state END"),
+    },
+    writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING)],
+    emit=event("order.paid"),
+    returning=["version", "coupon_id", "coupon_state"],
+)
+
+
+@dataclass(frozen=True)
+class PaidConfirmed:
+    """`coupon_state` `conflict`: paid, but the coupon is gone; it will be refunded, never delivered."""
+
+    order_no: str
+    status: int
+    version: int
+    coupon_state: str
+    replayed: bool = False
+
+
+def confirm_paid(
+    *, order_id: UUID, payment_id: UUID, fact: PaymentFact, now: datetime, actor: Actor = SYSTEM
+) -> PaidConfirmed:
+    """PENDING → PAID with the payment recorded and the coupon redeemed, all in one transaction; may join.
+
+    `fact` is the channel's own signed word (notify or query) and its state is SUCCESS. The same trade number again →
+    `replayed`. Raises AmountDiffers, TradeNoDiffers (both: nothing moved), IllegalTransition (CLOSED, CANCELLED).
+    """
+    assert fact.amount_fen is not None
+    with unit_of_work(now=now):
+        moved = advance(
+            CONFIRM_PAID,
+            pk=order_id,
+            params={
+                **move_params(
+                    actor=actor,
+                    now=now,
+                    evidence={"payment_id": str(payment_id), "trade_no": fact.trade_no, "amount_fen": fact.amount_fen},
+                ),
+                "amount_fen": fact.amount_fen,
+                "trade_no": fact.trade_no,
+                "channel": fact.channel.value,
+                "out_trade_no": fact.out_trade_no,
+                "paid_at": fact.paid_at or now,
+            },
+        )
+        if moved is None:
+            return _replay(Order.objects.get(id=order_id), fact)
+        record_payment_paid(
+            payment_id=payment_id,
+            trade_no=fact.trade_no,
+            amount_fen=fact.amount_fen,
+            paid_at=fact.paid_at or now,
+            payer_ref=fact.payer_ref,
+            payer_paid_fen=fact.payer_paid_fen,
+            now=now,
+        )
+        order = Order.objects.get(id=order_id)
+        state = CouponState.NONE.value
+        if order.coupon_id is not None:
+            state = redeem_for_order(order, payment_no=fact.out_trade_no, now=now).coupon_state
+        return PaidConfirmed(order.order_no, Order.Status.PAID, moved["version"], state)
+
+
+def confirm_free(*, order: Order, now: datetime, actor: Actor) -> PaidConfirmed:
+    """PENDING → PAID for an order of 0 fen, in the transaction that makes it: a payment of kind `none`, no channel."""
+    opened = open_payment(merchant_id=order.merchant_id, order_no=order.order_no, channel="none", amount_fen=0, now=now)
+    moved = advance(
+        CONFIRM_PAID,
+        pk=order.id,
+        params={
+            **move_params(actor=actor, now=now, reason="nothing to pay"),
+            "amount_fen": 0,
+            "trade_no": "",
+            "channel": "none",
+            "out_trade_no": opened.out_trade_no,
+            "paid_at": now,
+        },
+    )
+    if moved is None:
+        raise IllegalTransition(order_no=order.order_no)
+    state = CouponState.NONE.value
+    if order.coupon_id is not None:
+        state = redeem_for_order(Order.objects.get(id=order.id), payment_no=opened.out_trade_no, now=now).coupon_state
+    return PaidConfirmed(order.order_no, Order.Status.PAID, moved["version"], state)
+
+
+def _replay(order: Order, fact: PaymentFact) -> PaidConfirmed:
+    """Zero rows are no success: say what the order is now."""
+    if order.status in Order.PAID_OR_LATER:
+        if order.trade_no != fact.trade_no:
+            raise TradeNoDiffers(ours=order.trade_no, theirs=fact.trade_no, order_no=order.order_no)
+        return PaidConfirmed(order.order_no, order.status, order.version, order.coupon_state, replayed=True)
+    if order.status == Order.Status.PENDING:
+        raise AmountDiffers(ours_fen=order.payable_fen, theirs_fen=fact.amount_fen, order_no=order.order_no)
+    raise IllegalTransition(order_no=order.order_no, status=order.status)
