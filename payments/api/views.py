@@ -41,7 +41,7 @@ class RefundNotifyView(APIView):
     @extend_schema(
         operation_id="refund_notify",
         summary="Callback of a payment channel about a refund",
-        description="Verified, stored and acknowledged; worked on afterwards. A forged or stale post is kept as evidence.",
+        description="Verified, stored, acknowledged; worked on afterwards. A forged or stale post is kept as evidence.",
         auth=[],
         request={"application/json": OpenApiTypes.OBJECT, "application/x-www-form-urlencoded": OpenApiTypes.OBJECT},
         responses={

@@ -12,7 +12,8 @@ PICK_SECONDS = 60
 
 def pick_due_refunds(*, limit: int = 200) -> list[UUID]:
     """Attempts with `next_action_at` in the past, oldest first, by PostgreSQL's clock. Locked rows are skipped:
-    someone is at them. Picking reserves nothing but the picker's attention; the claim is made when the step is taken."""
+    someone is at them. Picking reserves nothing but the picker's attention; the claim is made when the step is
+    taken."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
