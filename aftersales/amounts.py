@@ -2,8 +2,9 @@
 
 A line's paid money is frozen when the order is made: ``net_fen`` for the goods and ``freight_share_fen`` for the
 freight.  Its units are ordinals 1..qty, and ordinal *j* of a series *X* over *n* units is worth ``E(j) - E(j-1)`` with
-``E(q) = floor((2*X*q + n) / (2*n))``.  Because the worth of an ordinal depends on nothing but the line, the sum is exact
-under any mix of partial, concurrent, rejected and repeated claims; a counted "already refunded" drifts by up to 3 fen.
+``E(q) = floor((2*X*q + n) / (2*n))``.  Because the worth of an ordinal depends on nothing but the line, the sum is
+exact under any mix of partial, concurrent, rejected and repeated claims; a counted "already refunded" drifts by up
+to 3 fen.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,0 +1,217 @@
+"""Bodies and answers of the after-sales API."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from aftersales.models import (
+    AfterSalesLog,
+    AfterSalesOrder,
+    AfterSalesUnit,
+    GoodsState,
+    Liability,
+    ReturnShipment,
+    Rollback,
+    Status,
+    Type,
+)
+from kernel.http.serializers import FenField, KeyField, StrictIntegerField, StrictSerializer, TextField
+from payments.models import RefundAttempt, RefundRequest
+
+
+class ItemRequest(StrictSerializer):
+    line_no = StrictIntegerField()
+    type = StrictIntegerField(
+        max_value=5, help_text="1 refund only, 2 return, 3 exchange, 4 reship, 5 price protection"
+    )
+    qty = StrictIntegerField()
+    reason_code = KeyField(max_length=32)
+    goods_fen = FenField(required=False, help_text="only to ask for less than the units are worth")
+    liability = serializers.ChoiceField(choices=Liability.choices, required=False, help_text="what the buyer proposes")
+    description = TextField(max_length=2000, required=False, allow_blank=True)
+
+
+class ApplyRequest(StrictSerializer):
+    order_no = KeyField(max_length=20)
+    user_id = KeyField()
+    items = ItemRequest(many=True, min_length=1, max_length=50)
+
+
+class AppliedItemSerializer(serializers.Serializer):
+    after_sales_no = serializers.CharField()
+    line_no = serializers.IntegerField()
+    type = serializers.ChoiceField(choices=Type.choices)
+    qty = serializers.IntegerField()
+    ordinals = serializers.ListField(child=serializers.IntegerField())
+    status = serializers.ChoiceField(choices=Status.choices)
+    version = serializers.IntegerField()
+    liability = serializers.ChoiceField(choices=Liability.choices)
+    goods_fen = serializers.IntegerField()
+    freight_fen = serializers.IntegerField()
+    due_at = serializers.DateTimeField(allow_null=True)
+
+
+class AppliedSerializer(serializers.Serializer):
+    order_no = serializers.CharField()
+    user_id = serializers.CharField()
+    refund_fen = serializers.IntegerField()
+    after_sales = AppliedItemSerializer(many=True)
+
+
+class LineSharesSerializer(serializers.Serializer):
+    unit_price_fen = serializers.IntegerField()
+    qty = serializers.IntegerField()
+    line_discount_fen = serializers.IntegerField()
+    base_fen = serializers.IntegerField()
+    coupon_share_fen = serializers.IntegerField()
+    subsidy_share_fen = serializers.IntegerField()
+    points_share_fen = serializers.IntegerField()
+    net_fen = serializers.IntegerField()
+    freight_share_fen = serializers.IntegerField()
+
+
+class PreviewUnitSerializer(serializers.Serializer):
+    ordinal = serializers.IntegerField()
+    worth_fen = serializers.IntegerField()
+    earlier_fen = serializers.IntegerField()
+    goods_fen = serializers.IntegerField()
+    freight_fen = serializers.IntegerField()
+
+
+class PreviewItemSerializer(serializers.Serializer):
+    line_no = serializers.IntegerField()
+    type = serializers.ChoiceField(choices=Type.choices)
+    qty = serializers.IntegerField()
+    goods_state = serializers.ChoiceField(choices=GoodsState.choices)
+    keeps_units = serializers.BooleanField()
+    liability = serializers.ChoiceField(choices=Liability.choices)
+    freight_refundable = serializers.BooleanField()
+    goods_fen = serializers.IntegerField()
+    freight_fen = serializers.IntegerField()
+    refund_fen = serializers.IntegerField()
+    refund_if_merchant_liable_fen = serializers.IntegerField()
+    refund_if_buyer_liable_fen = serializers.IntegerField()
+    points_back = serializers.IntegerField()
+    apply_until = serializers.DateTimeField(allow_null=True)
+    algorithm = serializers.CharField()
+    line = LineSharesSerializer()
+    units = PreviewUnitSerializer(many=True)
+
+
+class PreviewSerializer(serializers.Serializer):
+    order_no = serializers.CharField()
+    user_id = serializers.CharField()
+    terms_version = serializers.CharField()
+    refund_fen = serializers.IntegerField()
+    items = PreviewItemSerializer(many=True)
+
+
+class CancelRequest(StrictSerializer):
+    user_id = KeyField()
+    reason = TextField(max_length=400, required=False, allow_blank=True)
+    expected_version = StrictIntegerField(required=False)
+
+
+class ReturnShipmentRequest(StrictSerializer):
+    user_id = KeyField()
+    carrier = KeyField(max_length=32)
+    tracking_no = KeyField()
+    expected_version = StrictIntegerField(required=False)
+
+
+class MovedSerializer(serializers.Serializer):
+    after_sales_no = serializers.CharField()
+    status = serializers.ChoiceField(choices=Status.choices)
+    version = serializers.IntegerField()
+
+
+class ReturnShippedSerializer(MovedSerializer):
+    carrier = serializers.CharField()
+    tracking_no = serializers.CharField()
+
+
+class UnitSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = AfterSalesUnit
+        fields = ["ordinal", "live", "worth_fen", "earlier_fen", "goods_fen", "freight_fen", "disposition"]
+
+
+class LogSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = AfterSalesLog
+        fields = ["command", "from_status", "to_status", "to_version", "actor_kind", "reason", "created_at"]
+
+
+class ShipmentSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = ReturnShipment
+        fields = ["direction", "carrier", "tracking_no", "entered_at", "first_moved_at", "delivered_at"]
+
+
+class RollbackSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = Rollback
+        fields = ["system", "state", "result", "requested_at", "done_at"]
+
+
+class RefundAttemptSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = RefundAttempt
+        fields = ["number", "status", "amount_fen", "channel_refund_id", "sent_at", "finished_at"]
+
+
+class AfterSalesSerializer(serializers.ModelSerializer):
+    units = UnitSerializer(many=True)
+
+    class Meta:
+        model = AfterSalesOrder
+        fields = [
+            "after_sales_no",
+            "order_no",
+            "line_no",
+            "user_id",
+            "type",
+            "qty",
+            "accepted_qty",
+            "reason_code",
+            "description",
+            "goods_state",
+            "liability_proposed",
+            "liability",
+            "status",
+            "version",
+            "applied_goods_fen",
+            "applied_freight_fen",
+            "entitled_goods_fen",
+            "approved_goods_fen",
+            "approved_freight_fen",
+            "reduction_reason",
+            "refund_channel",
+            "algorithm",
+            "terms_version",
+            "due_at",
+            "decided_at",
+            "finished_at",
+            "created_at",
+            "units",
+        ]
+
+
+class AfterSalesDetailSerializer(AfterSalesSerializer):
+    timeline = LogSerializer(source="log", many=True)
+    shipments = ShipmentSerializer(many=True)
+    rollbacks = RollbackSerializer(many=True)
+    refund_attempts = serializers.SerializerMethodField()
+
+    class Meta(AfterSalesSerializer.Meta):
+        fields = [*AfterSalesSerializer.Meta.fields, "timeline", "shipments", "rollbacks", "refund_attempts"]
+
+    @extend_schema_field(RefundAttemptSerializer(many=True))
+    def get_refund_attempts(self, claim: AfterSalesOrder) -> list[dict[str, Any]]:
+        attempts = RefundAttempt.objects.filter(
+            merchant_id=claim.merchant_id,
+            request__owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
+            request__owner_no=claim.after_sales_no,
+        ).order_by("seq")
+        return list(RefundAttemptSerializer(attempts, many=True).data)
