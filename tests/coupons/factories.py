@@ -1,18 +1,27 @@
 """Coupons for tests, made through the commands themselves."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from coupons.commands.create_policy import create_policy, publish_policy
 from coupons.commands.create_template import create_template
+from coupons.commands.decide_return import decide_return
+from coupons.commands.expire_coupon import Expired, expire_coupon
 from coupons.commands.issue_coupon import Issued, issue_coupon
 from coupons.commands.lock_coupon import Locked, lock_coupon
 from coupons.commands.redeem_coupon import Redeemed, redeem_coupon
 from coupons.commands.release_coupon import Released, release_coupon
 from coupons.commands.renew_coupon import Renewed, renew_coupon
+from coupons.commands.return_coupon import Returned, return_coupon
+from coupons.commands.reverse_operation import Reversed, reverse_operation
+from coupons.commands.void_coupon import Voided, void_coupon
 from coupons.models import (
     CouponLock,
     CouponOperation,
@@ -21,6 +30,7 @@ from coupons.models import (
     RefundCoupon,
     UserCoupon,
 )
+from kernel.errors import Refusal
 from kernel.idempotency import BusinessKey, business_key
 from kernel.models import IdempotencyKey, OutboxEvent
 from merchants.models import Merchant
@@ -128,3 +138,81 @@ def refusals() -> list[tuple[str, str, int | None, int | None, bool | None]]:
 def state(coupon_id: UUID) -> tuple[str, int]:
     coupon = UserCoupon.objects.get(pk=coupon_id)
     return coupon.status, coupon.state_version
+
+
+def decide(shop: Shop, redemption_id: UUID, **values: Any) -> Any:
+    values = {"order_wholly_refunded": True, "cause_no": f"AS{next(_numbers)}", "now": shop.now, **values}
+    return decide_return(merchant_id=shop.merchant_id, redemption_id=redemption_id, key=shop.key(), **values)
+
+
+def give_back(shop: Shop, decided: Any, *, key: str | None = None, **values: Any) -> Returned:
+    values = {"redemption_id": decided.redemption_id, "decision_id": decided.decision_id, "now": shop.now, **values}
+    return return_coupon(
+        merchant_id=shop.merchant_id, key=shop.key(key, do="return", of=values["redemption_id"]), **values
+    )
+
+
+def void(shop: Shop, coupon_id: UUID, *, key: str | None = None, **values: Any) -> Voided:
+    values = {"expected_version": 1, "reason": "leaked", "actor": "staff:ops", "now": shop.now, **values}
+    return void_coupon(
+        merchant_id=shop.merchant_id, coupon_id=coupon_id, key=shop.key(key, do="void", of=coupon_id), **values
+    )
+
+
+def expire(shop: Shop, coupon_id: UUID, *, key: str | None = None, **values: Any) -> Expired:
+    values = {"expected_version": 1, "now": shop.now, **values}
+    return expire_coupon(
+        merchant_id=shop.merchant_id, coupon_id=coupon_id, key=shop.key(key, do="expire", of=coupon_id), **values
+    )
+
+
+def newest(coupon_id: UUID) -> CouponOperation:
+    return CouponOperation.objects.filter(coupon_id=coupon_id).order_by("-to_version")[0]
+
+
+def undo(shop: Shop, coupon_id: UUID, *, key: str | None = None, **values: Any) -> Reversed:
+    last = newest(coupon_id)
+    values = {
+        "operation_id": last.pk,
+        "expected_version": last.to_version,
+        "reason": "wrong order",
+        "actor": "staff:ops",
+        "now": shop.now,
+        **values,
+    }
+    return reverse_operation(
+        merchant_id=shop.merchant_id, key=shop.key(key, do="reverse", of=values["operation_id"]), **values
+    )
+
+
+def race(commands: list[Callable[[], Any]], *, connections: int = 0) -> list[Any]:
+    """Run commands at once, each thread on a connection of its own, started by a barrier; results or refusals."""
+    workers = connections or len(commands)
+    barrier = threading.Barrier(workers)
+    left = list(enumerate(commands))
+    found: list[Any] = [None] * len(commands)
+    guard = threading.Lock()
+
+    def work() -> None:
+        try:
+            connection.ensure_connection()
+            barrier.wait(timeout=30)
+            while True:
+                with guard:
+                    if not left:
+                        return
+                    index, command = left.pop(0)
+                try:
+                    found[index] = command()
+                except Refusal as refusal:
+                    found[index] = refusal
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert all(result is not None for result in found)
+    return found
