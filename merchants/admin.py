@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from kernel import admin as desk
 from kernel.idempotency import BusinessKey
+from kernel.models import IdempotencyKey, InboxMessage, OutboxEvent
 from merchants import roles, scoping
 from merchants.commands.change_client import change_client
 from merchants.commands.change_settings import CHANGEABLE, change_settings
@@ -50,6 +51,9 @@ scoping.register(
     actions=dict.fromkeys(["create", "rotate", "revoke", "change", "switch_off", "switch_on"], PLATFORM),
 )
 scoping.register(ApiKey, path="client__merchant")
+scoping.register(IdempotencyKey, path="merchant_id")
+scoping.register(OutboxEvent, path="merchant_id")
+scoping.register(InboxMessage, path=None, reason="what a consumer made of an event; its merchant stands in the event")
 scoping.register(StaffAction, view=roles.AUDITOR | roles.OPERATIONS | PLATFORM | roles.OWNER)
 
 desk.register_navigation(
