@@ -11,15 +11,20 @@ from django.db import transaction
 from aftersales.actors import By
 from aftersales.commands.apply_after_sales import Applied, AppliedItem, apply_after_sales
 from aftersales.commands.approve_after_sales import Approved, approve_after_sales
+from aftersales.commands.confirm_return import confirm_return
+from aftersales.commands.ship_return import ship_return
 from aftersales.drafts import Item
 from aftersales.models import Actor, AfterSalesOrder
 from aftersales.settlement import Ask
-from kernel import numbers
+from kernel import inbox, numbers
 from kernel.idempotency import BusinessKey, business_key
+from kernel.models import OutboxEvent
 from merchants.models import Merchant
 from orders.allocation import Discounts, PricedLine, allocate
 from orders.models import Order, OrderLine, OrderStatusLog, Quote
-from payments.models import ChannelAccount, Payment
+from payments.commands.record_refund_fact import record_refund_fact
+from payments.gateway import Channel, RefundFact, RefundState
+from payments.models import ChannelAccount, Payment, RefundAttempt
 
 _count = itertools.count(1)
 MERCHANT = By(Actor.MERCHANT, "lin")
@@ -96,6 +101,73 @@ class Paid:
             key=key or a_key(self.merchant.pk),
             now=self.now,
         )
+
+    def returned(self, line_no: int, qty: int = 1, **wish) -> str:
+        """A return that was applied for, approved and sent back: it waits for inspection (version 3)."""
+        number = self.apply(line_no, qty=qty, type=2, **wish).after_sales_no
+        self.approve(number)
+        self.send_back(number)
+        return number
+
+    def send_back(self, number: str, **more):
+        return ship_return(
+            merchant_id=self.merchant.pk,
+            after_sales_no=number,
+            user_id=BUYER,
+            carrier="SF",
+            tracking_no=f"SF{number}",
+            by=By(Actor.BUYER, BUYER),
+            key=a_key(self.merchant.pk),
+            now=self.now,
+            **more,
+        )
+
+    def confirm(self, number: str, *, version: int = 3, note: str = "", sellable: int = 1, **counts_and_ask):
+        counts = {"sellable": sellable} | {
+            n: counts_and_ask.pop(n) for n in ("defect", "missing") if n in counts_and_ask
+        }
+        return confirm_return(
+            merchant_id=self.merchant.pk,
+            after_sales_no=number,
+            expected_version=version,
+            dispositions=counts,
+            note=note,
+            ask=Ask(**counts_and_ask),
+            by=MERCHANT,
+            key=a_key(self.merchant.pk),
+            now=self.now,
+        )
+
+    def channel_says(self, refund_no: str, state: str = "SUCCESS", **more):
+        """A fact of the channel about one refund number, taken in as a callback would be; then everything follows."""
+        attempt = RefundAttempt.objects.get(number=refund_no)
+        record_refund_fact(
+            merchant_id=self.merchant.pk,
+            said=RefundFact(
+                channel=Channel.WECHAT,
+                state=RefundState(state),
+                refund_no=refund_no,
+                amount_fen=more.get("amount_fen", attempt.amount_fen),
+                succeeded_at=self.now if state == "SUCCESS" else None,
+            ),
+            source="notify",
+            now=self.now,
+        )
+        deliver(self.now)
+
+
+FOLLOWED = ("refund.succeeded", "refund.failed", "rollback.requested")
+
+
+def deliver(now: datetime) -> None:
+    """Hand over what the payments floor said, and the rollbacks that follow from it, until nothing is left."""
+    while True:
+        waiting = list(OutboxEvent.objects.filter(name__in=FOLLOWED, state="PENDING").order_by("id"))
+        if not waiting:
+            return
+        for event in waiting:
+            inbox.deliver(event.id, now=now)
+        OutboxEvent.objects.filter(id__in=[event.id for event in waiting]).update(state="PUBLISHED", published_at=now)
 
 
 @transaction.atomic
