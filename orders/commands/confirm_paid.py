@@ -15,6 +15,9 @@ from payments.commands.open_payment import open_payment
 from payments.commands.record_payment_paid import AmountDiffers, TradeNoDiffers, record_payment_paid
 from payments.gateway import PaymentFact
 
+FULFIL_GRACE = Sql("%(now)s::timestamptz + interval '60 seconds'")
+"""The sweeper leaves a paid order to the usual way (the event) for this long."""
+
 CONFIRM_PAID = Edge(
     Order,
     "confirm_paid",
@@ -26,7 +29,7 @@ CONFIRM_PAID = Edge(
         "out_trade_no": P("out_trade_no"),
         "paid_at": P("paid_at"),
         "fulfilment": Order.Fulfilment.WAITING,
-        "next_fulfil_at": P("now"),
+        "next_fulfil_at": FULFIL_GRACE,
         "next_check_at": None,
         # Taken for granted here, put right in the same transaction when the coupon says otherwise.
         "coupon_state": Sql("CASE t.coupon_state WHEN 'leased' THEN 'redeemed' ELSE t.coupon_state END"),

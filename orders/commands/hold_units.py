@@ -5,6 +5,7 @@ after-sales order's own (the fixed order of locks) and the guard stands in the s
 """
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -109,7 +110,7 @@ def release_line_refund(*, line_id: UUID, goods_fen: int, freight_fen: int) -> N
     )
 
 
-def _update_or_refuse(sql: str, refusal: Refusal, **params: object) -> None:
+def _update_or_refuse(sql: str, refusal: Refusal, **params: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         if cursor.rowcount != 1:

@@ -54,15 +54,15 @@ def resolve_anomaly(*, anomaly_id: UUID, resolution: str, now: datetime) -> Anom
     return _move(RESOLVE, anomaly_id, {"resolution": resolution.strip()[:300], "now": now}, now=now)
 
 
-def resolve_decided(*, order: Order, outcome: str, now: datetime) -> int:
-    """A channel that did not answer has answered now: its anomalies of this order are over. Returns how many."""
-    waiting = Anomaly.objects.filter(
-        order=order, kind=Anomaly.Kind.GATEWAY_QUERY_FAILED, state=Anomaly.State.OPEN
-    ).values_list("id", flat=True)
+def resolve_decided(*, order: Order, kind: str, how: str, now: datetime) -> int:
+    """Time settled it (the channel answered, the delivery worked): the open anomalies of this kind are over.
+
+    What a person has taken stays with that person. Returns how many were resolved."""
+    waiting = Anomaly.objects.filter(order=order, kind=kind, state=Anomaly.State.OPEN).values_list("id", flat=True)
     resolved = 0
     for anomaly_id in list(waiting):
         with unit_of_work(now=now):
-            params = {"resolution": f"the channel answered: {outcome}"[:300], "now": now}
+            params = {"resolution": how[:300], "now": now}
             resolved += advance(RESOLVE[Anomaly.State.OPEN], pk=anomaly_id, params=params) is not None
     return resolved
 

@@ -16,7 +16,7 @@ from kernel.transactions import leave_evidence, unit_of_work
 from orders.actors import Actor
 from orders.actors import channel as channel_actor
 from orders.advisory import lock_user
-from orders.commands.confirm_paid import confirm_paid
+from orders.commands.confirm_paid import FULFIL_GRACE, confirm_paid
 from orders.commands.coordinate_coupon import acquire_for_reopening
 from orders.commands.end_order import CLOSE, PaymentMovedOn, end_what_it_held
 from orders.commands.hold_stock import OutOfStock, reserve_stock_for
@@ -57,7 +57,7 @@ REOPEN = Edge(
         "out_trade_no": P("out_trade_no"),
         "paid_at": P("paid_at"),
         "fulfilment": Order.Fulfilment.WAITING,
-        "next_fulfil_at": P("now"),
+        "next_fulfil_at": FULFIL_GRACE,
     },
     writes=[log_row(OrderStatusLog.Command.REOPEN_PAID, source=Order.Status.CLOSED)],
     emit=event("order.reopened"),

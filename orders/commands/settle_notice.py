@@ -35,15 +35,12 @@ def settle_notice(*, notify_id: UUID, now: datetime) -> NoticeSettled:
     the callback delivered again, or a worker that died half way, changes nothing twice."""
     notify = ChannelNotify.objects.get(id=notify_id)
     fact = fact_of(notify)
-    payment = (
-        Payment.objects.filter(merchant_id=notify.merchant_id, out_trade_no=notify.out_trade_no)
-        .exclude(kind=Payment.Kind.EXTRA)
-        .select_related("account")
-        .first()
-    )
+    payment = payment_of(notify)
     if payment is not None and payment.kind == Payment.Kind.SUPPLEMENT:
         return NoticeSettled("not_ours")
-    order = payment and Order.objects.filter(merchant_id=payment.merchant_id, order_no=payment.order_no).first()
+    order = None
+    if payment is not None:
+        order = Order.objects.filter(merchant_id=payment.merchant_id, order_no=payment.order_no).first()
     if payment is None or order is None:
         return _unknown_order(notify, now=now)
     said = said_of(order, payment, fact)
@@ -53,6 +50,12 @@ def settle_notice(*, notify_id: UUID, now: datetime) -> NoticeSettled:
         heard = ask(payment, now=now, trade_no=fact.trade_no if said is Said.OTHER_TRADE_NO else "")
     settled = settle_charge(payment_id=payment.id, said=said, fact=fact, heard=heard, evidence=evidence, now=now)
     return _carry_on(settled, order, payment, now=now)
+
+
+def payment_of(notify: ChannelNotify) -> Payment | None:
+    """Our payment that a callback is about, inside the merchant whose keys signed it."""
+    found = Payment.objects.filter(out_trade_no=notify.out_trade_no, merchant=notify.merchant)
+    return found.exclude(kind=Payment.Kind.EXTRA).select_related("account").first()
 
 
 def _carry_on(settled: ChargeSettled, order: Order, payment: Payment, *, now: datetime) -> NoticeSettled:
@@ -67,7 +70,12 @@ def _carry_on(settled: ChargeSettled, order: Order, payment: Payment, *, now: da
             note="closed by the channel",
         )
         return NoticeSettled(ended.ending, order.order_no)
-    resolve_decided(order=order, outcome=settled.outcome, now=now)
+    resolve_decided(
+        order=order,
+        kind=Anomaly.Kind.GATEWAY_QUERY_FAILED,
+        how=f"the channel answered: {settled.outcome}",
+        now=now,
+    )
     return NoticeSettled(settled.outcome, order.order_no)
 
 

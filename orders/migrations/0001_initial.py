@@ -5,11 +5,12 @@ import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.comparison
 import django_fsm
-import kernel.numbers
 import pgtrigger.compiler
 import pgtrigger.migrations
 from django.conf import settings
 from django.db import migrations, models
+
+import kernel.numbers
 
 
 class Migration(migrations.Migration):
