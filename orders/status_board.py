@@ -34,6 +34,9 @@ redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
 return 1
 """
 
+REVOKED = '{"revoked":true}'
+"""What goes out instead of a frame when the token of an order was revoked."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -86,6 +89,14 @@ def publish(order_id: UUID, *, now: datetime) -> None:
         life = LIFETIME_SECONDS[Order.Status(frame.status)]
         client.eval(PUT_IF_NEWER, 1, cache_key(order_id), text, frame.version, life)
         client.publish(channel_of(order_id), text)
+    except valkey.Away as error:
+        log.warning("status.valkey_away", error=str(error))
+
+
+def end_streams(order_id: UUID) -> None:
+    """Tell the streams of an order that their token is no longer good."""
+    try:
+        valkey.client().publish(channel_of(order_id), REVOKED)
     except valkey.Away as error:
         log.warning("status.valkey_away", error=str(error))
 
