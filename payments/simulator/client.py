@@ -22,7 +22,7 @@ class SimulatorError(Exception):
 class SimulatorClient:
     def __init__(self, base_url: str) -> None:
         self.base_url = base_url.rstrip("/")
-        self._http = httpx.Client(base_url=self.base_url, trust_env=False, timeout=30)
+        self._http = httpx.Client(base_url=self.base_url, trust_env=False, timeout=30, verify=False)
 
     def close(self) -> None:
         self._http.close()

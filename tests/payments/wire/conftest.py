@@ -23,7 +23,7 @@ import pytest
 from payments.channels.transport import Timeouts
 from payments.channels.wechat import WechatConfig, WechatGateway
 from payments.gateway import NotifyRejected
-from payments.registry import config_of
+from payments.registry import build_gateway, config_of
 from payments.simulator.client import SimulatorClient
 from payments.simulator.keys import wechat_account
 
@@ -114,10 +114,10 @@ def config(keys: dict[str, Any], sim: SimulatorClient) -> WechatConfig:
 
 
 @pytest.fixture
-def gateway(config: WechatConfig) -> Iterator[WechatGateway]:
-    made = WechatGateway(config)
-    yield made
-    made.close()
+def gateway(config: WechatConfig) -> WechatGateway:
+    made = build_gateway("wechat", config)
+    assert isinstance(made, WechatGateway)
+    return made
 
 
 @pytest.fixture
