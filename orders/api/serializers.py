@@ -79,6 +79,10 @@ class ShipRequest(StrictSerializer):
     )
 
 
+class SignRequest(StrictSerializer):
+    shipment_id = serializers.UUIDField(required=False, help_text=_("All parcels on their way unless given."))
+
+
 class UserRequest(StrictSerializer):
     user_id = KeyField()
 

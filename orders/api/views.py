@@ -146,7 +146,7 @@ class CancelView(CommandView):
 
     @command_schema(request=s.CancelRequest, response=s.CancelledSerializer, operation_id="order_cancel")
     def post(self, request: Request, order_no: str) -> HttpResponse:
-        """The user cancels a pending order; the channel is asked first. 409 ORDER_ALREADY_PAID, 503 GATEWAY_UNDECIDED."""
+        """The user cancels a pending order; the channel is asked first. 409 ORDER_ALREADY_PAID."""
         cancelled = cancel_order(
             merchant_id=caller(request).merchant_id,
             order_no=order_no,
