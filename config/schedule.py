@@ -8,10 +8,14 @@ EVERY = {
     "kernel.tasks.consume_events": (2, "critical"),
     "kernel.tasks.retry_inbox": (2, "critical"),
     "kernel.tasks.redeliver_lost_events": (30, "bulk"),
+    "payments.tasks.sweep_refunds": (2, "critical"),
+    "payments.tasks.fetch_bills": (1800, "bulk"),
+    "reconciliation.tasks.look_at_what_changed": (60, "bulk"),
 }
 
 DAILY: dict[str, tuple[int, int, str]] = {
     # task: (hour, minute in Asia/Shanghai, queue)
+    "reconciliation.tasks.reconcile_yesterday": (10, 30, "bulk"),
 }
 
 BEAT_SCHEDULE = {
