@@ -13,7 +13,7 @@ from payments.simulator.keys import ensure_keys
 
 # A simulator has no need to wait; a real channel keeps its own pace (payments/accounts.py).
 PACE = {
-    "refund_spacing_seconds": 1,
+    "refund_spacing_seconds": 0,
     "query_after_seconds": 5,
     "query_backoff_seconds": [5, 10, 30, 60],
     "retry_wait_seconds": [2, 5, 10, 30],

@@ -335,7 +335,9 @@ class Shop:
             )
         else:
             self.simulator.set_clock(now)
-            send_refund(attempt_id=attempt.pk, now=now)
+            sent = send_refund(attempt_id=attempt.pk, now=now)
+            if sent.status != RefundAttempt.Status.PROCESSING:
+                raise RuntimeError(f"the channel did not take {attempt.number}: {sent}")
             if to != "PROCESSING":
                 self.simulator.set_clock(done_at)
                 self.simulator.post("/control/settle", refund_no=attempt.number, to=to)

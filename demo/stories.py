@@ -250,7 +250,8 @@ def refunded_past_us(week: Week) -> None:
     shop = week.muli
     if shop.simulator is None:
         return
-    payment = Payment.objects.filter(merchant_id=shop.merchant_id, status="PAID").order_by("paid_at").first()
+    unrefunded = Payment.objects.filter(merchant_id=shop.merchant_id, status="PAID", refund_count=0)
+    payment = unrefunded.select_related("account").order_by("paid_at").first()
     if payment is None or payment.account is None:
         return
     shop.simulator.set_clock(week.day(1, 11, 15))

@@ -8,15 +8,23 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
+from aftersales.commands.run_rollback import run_rollback
+from aftersales.models import AfterSalesOrder, Rollback
 from coupons import leases
 from coupons.commands.release_coupon import release_coupon
 from coupons.commands.return_coupon import return_coupon
 from coupons.models import RefundCoupon, UserCoupon
 from kernel import inbox
 from kernel.models import InboxMessage, OutboxEvent
+from kernel.transactions import unit_of_work
+from orders.commands.coordinate_coupon import redeem_for_order
+from orders.commands.settle_charge import settle_charge
+from orders.models import Order
+from orders.tender import ask
 from payments.commands.download_bill import download_bill
 from payments.commands.query_refund import query_refund
-from payments.models import RefundAttempt, RefundRequest
+from payments.commands.request_refund import request_refund
+from payments.models import Payment, RefundAttempt, RefundRequest
 from reconciliation.models import Finding
 from reconciliation.repairs import key_of, register
 
@@ -41,8 +49,6 @@ def redeliver_refund(finding: Finding, now: datetime) -> dict[str, Any]:
 
 @register(name="redeliver_payment", title=_("hand the payment's event over again"))
 def redeliver_payment(finding: Finding, now: datetime) -> dict[str, Any]:
-    from payments.models import Payment
-
     payment = Payment.objects.filter(merchant_id=finding.merchant_id, trade_no=finding.key).first()
     return _redeliver("payment.succeeded", "payment_id", payment and payment.pk, now=now)
 
@@ -106,3 +112,63 @@ def download_again(finding: Finding, now: datetime) -> dict[str, Any]:
     assert finding.on_date is not None
     bill = download_bill(account_id=UUID(account_id), kind=kind, bill_on=finding.on_date, again=True, now=now)
     return {"state": bill.state, "rows": bill.row_count}
+
+
+@register(name="redeem_for_order", title=_("redeem the coupon for this order, or decide what the order may keep"))
+def redeem_late(finding: Finding, now: datetime) -> dict[str, Any]:
+    with unit_of_work(now=now):
+        order = Order.objects.select_for_update().get(merchant_id=finding.merchant_id, order_no=finding.key)
+        settled = redeem_for_order(order, payment_no=order.out_trade_no, now=now)
+    return {"coupon_state": settled.coupon_state, "decision": settled.decision, "cause": settled.cause}
+
+
+@register(name="query_payment", title=_("ask the channel about the payment and settle it"))
+def ask_about_payment(finding: Finding, now: datetime) -> dict[str, Any]:
+    payment = Payment.objects.exclude(kind=Payment.Kind.EXTRA).filter(
+        merchant_id=finding.merchant_id, out_trade_no=finding.theirs.get("payment", "")
+    )
+    return _settle(payment.select_related("account").first(), now=now)
+
+
+@register(name="settle_payment", title=_("settle the order with this payment, or refund it"))
+def settle_payment(finding: Finding, now: datetime) -> dict[str, Any]:
+    payment = (
+        Payment.objects.select_related("account")
+        .filter(
+            merchant_id=finding.merchant_id,
+            out_trade_no=finding.ours.get("payment", ""),
+            trade_no=finding.ours.get("trade_no", ""),
+        )
+        .first()
+    )
+    if payment is None or payment.kind != Payment.Kind.EXTRA:
+        return _settle(payment, now=now)
+    requested = request_refund(
+        merchant_id=payment.merchant_id,
+        payment_id=payment.pk,
+        owner_kind=RefundRequest.OwnerKind.ORDER_PAYMENT,
+        owner_no=payment.trade_no,
+        amount_fen=payment.amount_fen - payment.refund_committed_fen,
+        reason=finding.rule,
+        now=now,
+    )
+    return {"refund_no": requested.refund_no, "status": requested.status}
+
+
+def _settle(payment: Payment | None, *, now: datetime) -> dict[str, Any]:
+    if payment is None:
+        return {"outcome": "no such payment"}
+    settled = settle_charge(payment_id=payment.pk, heard=ask(payment, now=now), now=now)
+    return {"order_no": settled.order_no, "outcome": settled.outcome}
+
+
+@register(name="retry_rollbacks", title=_("turn the systems back that still wait"))
+def retry_rollbacks(finding: Finding, now: datetime) -> dict[str, Any]:
+    claim = AfterSalesOrder.objects.get(merchant_id=finding.merchant_id, after_sales_no=finding.key)
+    done = {}
+    for rollback in claim.rollbacks.filter(state=Rollback.State.PENDING):
+        run_rollback(
+            merchant_id=claim.merchant_id, after_sales_no=claim.after_sales_no, system=rollback.system, now=now
+        )
+        done[rollback.system] = "done"
+    return done
