@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from kernel import errors, inbox, outbox
+from kernel import inbox, outbox
 from kernel.tasks import send_quietly
 from payments.commands.record_refund_fact import record_refund_fact
 from payments.gateway import Channel, RefundFact, RefundState
-from payments.models import ChannelNotify
+from payments.models import ChannelNotify, RefundAttempt
 
 
 @inbox.consumer("refund.requested", name="payments.wake_refund", atomic=False)
@@ -26,11 +26,11 @@ def record_refund(event: inbox.Event) -> None:
     notify = ChannelNotify.objects.get(id=UUID(event.payload["notify_id"]))
     said = _said(notify)
     assert notify.merchant_id is not None
-    try:
+    if RefundAttempt.objects.filter(merchant_id=notify.merchant_id, number=said.refund_no).exists():
         record_refund_fact(
             merchant_id=notify.merchant_id, said=said, source="notify", notify_id=notify.id, now=event.now
         )
-    except errors.NotFound:
+    else:
         outbox.append(
             name="refund.anomaly",
             merchant_id=notify.merchant_id,

@@ -47,6 +47,7 @@ class RefundNotifyView(APIView):
         responses={
             200: OpenApiResponse(description="Acknowledged (Alipay)."),
             204: OpenApiResponse(description="Acknowledged (WeChat Pay)."),
+            400: OpenApiResponse(description="Not what the channel posts."),
             401: OpenApiResponse(description="The signature is missing, wrong or stale."),
             404: OpenApiResponse(description="There is no such channel."),
         },

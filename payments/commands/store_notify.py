@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from kernel.transactions import unit_of_work
 from payments.accounts import accounts_for_notify
 from payments.gateway import (
     ChannelUnknown,
+    Gateway,
     NotifyAnswer,
     NotifyRejected,
     PaymentFact,
@@ -106,7 +107,7 @@ def _judge(*, channel: str, headers: Mapping[str, str], body: bytes, account_id:
     for account in accounts_for_notify(channel=channel, headers=headers, account_id=account_id):
         gateway = gateway_for(account)
         if len(body) > MAX_BODY:
-            return Judged(Verdict.MALFORMED, "body too large", gateway.nack("body too large"))
+            return Judged(Verdict.MALFORMED, "body too large", _refusal(gateway, Verdict.MALFORMED))
         try:
             notice = gateway.parse_notify(headers=headers, body=body, now=now)
         except ChannelUnknown as error:
@@ -114,13 +115,19 @@ def _judge(*, channel: str, headers: Mapping[str, str], body: bytes, account_id:
             continue
         except NotifyRejected as error:
             if TELLING.index(error.verdict) <= TELLING.index(refused.verdict or Verdict.FORGED):
-                refused = Judged(error.verdict, error.reason[:200], gateway.nack("signature refused"))
+                refused = Judged(error.verdict, error.reason[:200], _refusal(gateway, error.verdict))
             continue
         if not _is_for(account, notice):
-            refused = Judged(Verdict.MALFORMED, "signed for another merchant number or app", gateway.nack("refused"))
+            reason = "signed for another merchant number or app"
+            refused = Judged(Verdict.MALFORMED, reason, _refusal(gateway, Verdict.MALFORMED))
             continue
         return Judged(Verdict.VERIFIED, "", gateway.ack(), account, notice)
     return unknown or refused
+
+
+def _refusal(gateway: Gateway, verdict: Verdict) -> NotifyAnswer:
+    """The channel's own form of "no", with a status that says whose fault it is."""
+    return replace(gateway.nack("refused"), status=400 if verdict is Verdict.MALFORMED else 401)
 
 
 def _is_for(account: ChannelAccount, notice: Notice) -> bool:

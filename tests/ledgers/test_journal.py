@@ -55,7 +55,7 @@ def test_the_same_posting_from_four_sides_at_once(merchant, now):
 
 
 def test_the_database_refuses_an_entry_that_does_not_balance(merchant, now):
-    entry = dict(merchant=merchant, kind="payment", reference="x", posted_at=now, created_at=now)
+    entry = {"merchant": merchant, "kind": "payment", "reference": "x", "posted_at": now, "created_at": now}
 
     def by_hand(key, *amounts):
         with transaction.atomic():
