@@ -65,7 +65,7 @@ def serve(options: argparse.Namespace) -> int:
     try:
         simulator.serve_forever(poll_interval=0.1)
     finally:
-        simulator.server_close()
+        simulator.stop()
     return 0
 
 

@@ -31,15 +31,20 @@ class Simulator(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], state: Path) -> None:
-        self.world = World(state)
+        """Raises OSError when the address or the state is another's."""
+        super().__init__(address, Handler)
+        try:
+            self.world = World(state)
+        except BaseException:
+            self.socket.close()
+            raise
         self.courier = Courier(self.world, WIRES)
         self.control = Control(self.world, self.courier, WIRES)
-        super().__init__(address, Handler)
         self.courier.start()
 
-    def server_close(self) -> None:
+    def stop(self) -> None:
         self.courier.stop()
-        super().server_close()
+        self.server_close()
         self.world.store.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -7,6 +7,7 @@ an offset that can be moved) dates payments, refunds and bills.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import secrets
 import threading
@@ -52,6 +53,8 @@ class World:
     def __init__(self, state: Path) -> None:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state = state
+        self._claim = (state / "lock").open("w")
+        fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two would send every notify twice
         self.keys = ensure_keys(state)
         self.store = Store(state / "channels.sqlite3")
         self.faults = Faults(self.store)
