@@ -72,7 +72,7 @@ def get_export_rows(run: ReconciliationRun, *, merchant_code: str | None = None)
     yield ["section", "merchant", "channel", "side", "count", "amount_fen"]
     for section, rows in get_totals(run, merchant_code=merchant_code).items():
         for row in rows:
-            for side in ("claims", "ours", "theirs", "booked"):
+            for side in ("claims", "orders", "ours", "theirs", "booked"):
                 if f"{side}_fen" in row:
                     yield [
                         section, row["merchant"], row["channel"], side, row[f"{side}_count"], row[f"{side}_fen"],

@@ -92,13 +92,19 @@ WHERE e.kind = 'payment'
                   AND 'payment:' || p.id = e.business_key)
 """
 
-TOTALS = """
+_OURS_TODAY = """(i.status = 'PAID' AND i.paid_at >= %(day_start)s::timestamptz
+    AND i.paid_at < %(day_end)s::timestamptz)"""
+_THEIRS_TODAY = "(i.bill_on = %(day)s::date)"
+
+TOTALS = f"""
 SELECT m.code AS merchant, i.channel,
        count(*) AS items, count(*) FILTER (WHERE i.problem = '') AS matched,
-       count(*) FILTER (WHERE i.status = 'PAID') AS ours_count,
-       coalesce(sum(i.ours_fen) FILTER (WHERE i.status = 'PAID'), 0)::bigint AS ours_fen,
-       count(*) FILTER (WHERE i.lines > 0) AS theirs_count, coalesce(sum(i.theirs_fen), 0)::bigint AS theirs_fen,
-       count(*) FILTER (WHERE i.entries > 0) AS booked_count, coalesce(sum(i.booked_fen), 0)::bigint AS booked_fen,
+       count(*) FILTER (WHERE {_OURS_TODAY}) AS ours_count,
+       coalesce(sum(i.ours_fen) FILTER (WHERE {_OURS_TODAY}), 0)::bigint AS ours_fen,
+       count(*) FILTER (WHERE {_THEIRS_TODAY}) AS theirs_count,
+       coalesce(sum(i.theirs_fen) FILTER (WHERE {_THEIRS_TODAY}), 0)::bigint AS theirs_fen,
+       count(*) FILTER (WHERE i.entries > 0 AND {_OURS_TODAY}) AS booked_count,
+       coalesce(sum(i.booked_fen) FILTER (WHERE {_OURS_TODAY}), 0)::bigint AS booked_fen,
        count(*) FILTER (WHERE i.timing) AS timing
 FROM payment_item i LEFT JOIN merchant m ON m.id = i.merchant_id
 GROUP BY m.code, i.channel ORDER BY m.code, i.channel

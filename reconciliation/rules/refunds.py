@@ -138,17 +138,26 @@ WHERE s.status = 'REFUND_SUCCESS'
                   AND r.owner_kind = 'after_sales' AND r.owner_no = s.after_sales_no AND r.status = 'SUCCEEDED')
 """
 
-TOTALS = """
+# Each side counts what is its own on this day; what falls on different days is the timing column.
+_OURS_TODAY = """(i.channel = 'zero' OR i.status = 'SUCCESS'
+    AND i.succeeded_at >= %(day_start)s::timestamptz AND i.succeeded_at < %(day_end)s::timestamptz)"""
+_THEIRS_TODAY = "(i.bill_on = %(day)s::date AND i.theirs_state NOT IN ('FAIL', 'CLOSED'))"
+
+TOTALS = f"""
 SELECT m.code AS merchant, i.channel,
        count(*) AS items, count(*) FILTER (WHERE i.problem = '') AS matched,
-       count(*) FILTER (WHERE i.status = 'SUCCESS' OR i.channel = 'zero') AS ours_count,
-       coalesce(sum(i.ours_fen) FILTER (WHERE i.status = 'SUCCESS'), 0)::bigint AS ours_fen,
-       count(*) FILTER (WHERE i.claim_status = 'REFUND_SUCCESS') AS claims_count,
-       coalesce(sum(i.claim_fen) FILTER (WHERE i.claim_status = 'REFUND_SUCCESS'), 0)::bigint AS claims_fen,
-       count(*) FILTER (WHERE i.lines > 0) AS theirs_count,
-       coalesce(sum(i.theirs_fen), 0)::bigint AS theirs_fen,
-       count(*) FILTER (WHERE i.entries > 0) AS booked_count,
-       coalesce(sum(i.booked_fen), 0)::bigint AS booked_fen,
+       count(*) FILTER (WHERE {_OURS_TODAY}) AS ours_count,
+       coalesce(sum(i.ours_fen) FILTER (WHERE {_OURS_TODAY}), 0)::bigint AS ours_fen,
+       count(*) FILTER (WHERE {_OURS_TODAY} AND i.claim_status = 'REFUND_SUCCESS') AS claims_count,
+       coalesce(sum(i.claim_fen) FILTER (WHERE {_OURS_TODAY} AND i.claim_status = 'REFUND_SUCCESS'), 0)::bigint
+           AS claims_fen,
+       count(*) FILTER (WHERE {_OURS_TODAY} AND i.owner_kind = 'order_payment') AS orders_count,
+       coalesce(sum(i.ours_fen) FILTER (WHERE {_OURS_TODAY} AND i.owner_kind = 'order_payment'), 0)::bigint
+           AS orders_fen,
+       count(*) FILTER (WHERE {_THEIRS_TODAY}) AS theirs_count,
+       coalesce(sum(i.theirs_fen) FILTER (WHERE {_THEIRS_TODAY}), 0)::bigint AS theirs_fen,
+       count(*) FILTER (WHERE i.entries > 0 AND {_OURS_TODAY}) AS booked_count,
+       coalesce(sum(i.booked_fen) FILTER (WHERE {_OURS_TODAY}), 0)::bigint AS booked_fen,
        count(*) FILTER (WHERE i.timing) AS timing
 FROM refund_item i LEFT JOIN merchant m ON m.id = i.merchant_id
 GROUP BY m.code, i.channel ORDER BY m.code, i.channel
@@ -160,7 +169,8 @@ SELECT i.merchant_id, i.refund_no AS number,
        jsonb_build_object('state', i.theirs_state, 'amount_fen', i.theirs_fen, 'bill_on', i.bill_on) AS theirs,
        CASE WHEN i.status = 'SUCCESS' THEN i.succeeded_at END AS settled_at
 FROM refund_item i
-WHERE i.timing OR (i.problem = '' AND i.lines > 0 AND i.status <> 'SUCCESS')
+WHERE i.problem = '' AND (i.timing OR i.lines > 0 AND i.theirs_state NOT IN ('FAIL', 'CLOSED')
+                          AND i.status IN ('CREATED', 'SENT', 'PROCESSING', 'ABNORMAL'))
 """
 
 
