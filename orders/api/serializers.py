@@ -61,7 +61,7 @@ class PayRequest(StrictSerializer):
     payer_ref = KeyField(max_length=128, help_text=_("openid (WeChat Pay), buyer id (Alipay), wallet owner (balance)."))
 
 
-class CancelRequest(StrictSerializer):
+class CancelOrderRequest(StrictSerializer):
     user_id = KeyField()
     reason = TextField(max_length=200, default="", allow_blank=True)
 
@@ -240,7 +240,12 @@ class StatusSerializer(serializers.Serializer):
 class OrderSerializer(serializers.ModelSerializer):
     """An order in a list."""
 
+    status = serializers.IntegerField()
     status_name = serializers.SerializerMethodField()
+    closed_reason = serializers.CharField()
+    pay_method = serializers.CharField()
+    coupon_state = serializers.CharField()
+    fulfilment = serializers.CharField()
 
     class Meta:
         model = Order
@@ -279,6 +284,8 @@ class OrderSerializer(serializers.ModelSerializer):
 
 
 class OrderLineSerializer(serializers.ModelSerializer):
+    kind = serializers.CharField()
+
     class Meta:
         model = OrderLine
         fields = [
@@ -343,12 +350,16 @@ class OrderDetailSerializer(OrderSerializer):
 
 class TimelineEntrySerializer(serializers.ModelSerializer):
     version = serializers.IntegerField(source="to_version")
+    command = serializers.CharField()
+    from_status = serializers.IntegerField(allow_null=True)
+    to_status = serializers.IntegerField()
+    actor_kind = serializers.CharField()
 
     class Meta:
         model = OrderStatusLog
         fields = ["version", "command", "from_status", "to_status", "actor_kind", "reason", "at"]
 
 
-class TimelineSerializer(serializers.Serializer):
+class OrderTimelineSerializer(serializers.Serializer):
     order_no = serializers.CharField()
     entries = TimelineEntrySerializer(many=True)

@@ -9,7 +9,7 @@ urlpatterns = [
     path("orders/notify/<slug:channel>", views.PaymentNotifyView.as_view(), name="payment-notify"),
     path(
         "orders/notify/<slug:channel>/<uuid:account_id>",
-        views.PaymentNotifyView.as_view(),
+        views.PaymentNotifyView.as_view(schema=None),
         name="payment-notify-of-account",
     ),
     path("orders/status/<str:token>", views.StatusView.as_view(), name="order-status"),

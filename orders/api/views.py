@@ -144,13 +144,13 @@ class PayView(CommandView):
 class CancelView(CommandView):
     scope: ClassVar[str] = "orders"
 
-    @command_schema(request=s.CancelRequest, response=s.CancelledSerializer, operation_id="order_cancel")
+    @command_schema(request=s.CancelOrderRequest, response=s.CancelledSerializer, operation_id="order_cancel")
     def post(self, request: Request, order_no: str) -> HttpResponse:
         """The user cancels a pending order; the channel is asked first. 409 ORDER_ALREADY_PAID."""
         cancelled = cancel_order(
             merchant_id=caller(request).merchant_id,
             order_no=order_no,
-            **self.body(s.CancelRequest),
+            **self.body(s.CancelOrderRequest),
             key=self.business_key(),
             now=clock.now(),
         )
@@ -229,7 +229,7 @@ class RevokeTokenView(CommandView):
 
 class TimelineView(ReadView):
     @read_schema(
-        response=s.TimelineSerializer,
+        response=s.OrderTimelineSerializer,
         operation_id="order_timeline",
         parameters=[OpenApiParameter("user_id", str, required=True, description="The owner of the order.")],
     )
@@ -243,7 +243,7 @@ class TimelineView(ReadView):
         )
         if entries is None:
             raise NotFound()
-        return Response(s.TimelineSerializer({"order_no": order_no, "entries": entries}).data)
+        return Response(s.OrderTimelineSerializer({"order_no": order_no, "entries": entries}).data)
 
 
 class StatusView(APIView):

@@ -59,9 +59,7 @@ def test_a1_freight_shares_given_by_the_caller():
 
 
 def test_the_story_splits_freight_equally_by_policy():
-    made = allocate(
-        lines=priced(*F1), discounts=Discounts(coupon_fen=5000), freight_fen=1000, freight_policy="equal"
-    )
+    made = allocate(lines=priced(*F1), discounts=Discounts(coupon_fen=5000), freight_fen=1000, freight_policy="equal")
     assert freight(made) == [500, 500]
     assert made.payable_fen == 26000
 
@@ -144,9 +142,7 @@ def test_a20_points_used_follow_the_points_shares():
 
 
 def test_a29_two_discounts_one_after_the_other_leave_no_line_below_zero():
-    made = allocate(
-        lines=priced(1, 999), discounts=Discounts(coupon_fen=500, points_fen=500, points_used=500)
-    )
+    made = allocate(lines=priced(1, 999), discounts=Discounts(coupon_fen=500, points_fen=500, points_used=500))
     assert nets(made) == [0, 0]
     assert [line.coupon_share_fen for line in made.lines] == [1, 499]
     assert [line.points_share_fen for line in made.lines] == [0, 500]
@@ -158,9 +154,7 @@ def test_a32_all_goods_free_splits_the_freight_equally():
 
 
 def test_ineligible_lines_take_no_share_of_the_coupon():
-    made = allocate(
-        lines=priced(10000, 20000, 5000), discounts=Discounts(coupon_fen=5000, coupon_lines=(1, 2))
-    )
+    made = allocate(lines=priced(10000, 20000, 5000), discounts=Discounts(coupon_fen=5000, coupon_lines=(1, 2)))
     assert [line.coupon_share_fen for line in made.lines] == [1667, 3333, 0]
 
 
