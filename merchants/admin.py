@@ -13,6 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin as desk
+from kernel import inbox
+from kernel.errors import IllegalTransition
 from kernel.idempotency import BusinessKey
 from kernel.models import IdempotencyKey, InboxMessage, OutboxEvent
 from merchants import roles, scoping
@@ -53,7 +55,13 @@ scoping.register(
 scoping.register(ApiKey, path="client__merchant")
 scoping.register(IdempotencyKey, path="merchant_id")
 scoping.register(OutboxEvent, path="merchant_id")
-scoping.register(InboxMessage, path=None, reason="what a consumer made of an event; its merchant stands in the event")
+scoping.register(
+    InboxMessage,
+    path=None,
+    reason="what a consumer made of an event; its merchant stands in the event",
+    view=roles.OPERATIONS | roles.AUDITOR,
+    actions={"revive": roles.OPERATIONS},
+)
 scoping.register(StaffAction, view=roles.AUDITOR | roles.OPERATIONS | PLATFORM | roles.OWNER)
 
 desk.register_navigation(
@@ -91,6 +99,27 @@ desk.register_navigation(
     page=StaffAction,
     icon="history",
     order=830,
+)
+desk.register_navigation(
+    "kernel.messages",
+    group=ACCESS,
+    label=gettext_lazy("Messages"),
+    url="admin:kernel_inboxmessage_changelist",
+    page=InboxMessage,
+    icon="mail",
+    order=840,
+)
+desk.register_waiting(
+    "kernel.dead_messages",
+    gettext_lazy("Dead messages"),
+    query=lambda scope: desk.capped(scope.of(InboxMessage).filter(state=InboxMessage.State.DEAD)),
+    url="admin:kernel_inboxmessage_changelist",
+    params={"state__exact": InboxMessage.State.DEAD},
+    page=InboxMessage,
+    action="revive",
+    icon="mail_off",
+    hint=gettext_lazy("Events whose effect failed too often. Look at the error, then try again."),
+    order=90,
 )
 
 
@@ -504,7 +533,7 @@ class StaffActionAdmin(desk.QuitsAdmin):
         desk.when("at", gettext_lazy("When")),
         "username",
         "role",
-        "action",
+        "action_label",
         "subject_label",
         "outcome_badge",
         "address",
@@ -521,8 +550,8 @@ class StaffActionAdmin(desk.QuitsAdmin):
         "username",
         "role",
         "merchant",
-        "action",
-        "subject_type",
+        "action_label",
+        "subject_kind",
         "subject_label",
         "subject_id",
         "outcome_badge",
@@ -532,7 +561,25 @@ class StaffActionAdmin(desk.QuitsAdmin):
         "address",
         "user_agent",
     ]
-    readonly_fields = ["outcome_badge"]
+    readonly_fields = ["action_label", "subject_kind", "outcome_badge"]
+
+    @admin.display(description=gettext_lazy("Action"))
+    def action_label(self, obj: StaffAction) -> str:
+        page = self._page_of(obj)
+        buttons = [*page.buttons, *page.list_buttons] if page else []
+        other = {"reveal": _("Personal data shown"), "password_changed": _("Own password changed")}
+        return next((str(row.label) for row in buttons if row.name == obj.action), other.get(obj.action, obj.action))
+
+    @admin.display(description=gettext_lazy("Kind of object"))
+    def subject_kind(self, obj: StaffAction) -> str:
+        page = self._page_of(obj)
+        return str(page.opts.verbose_name) if page else obj.subject_type
+
+    def _page_of(self, obj: StaffAction) -> desk.QuitsAdmin | None:
+        page = next(
+            (page for model, page in desk.site._registry.items() if model._meta.label_lower == obj.subject_type), None
+        )
+        return page if isinstance(page, desk.QuitsAdmin) else None
 
     @admin.display(description=gettext_lazy("Result"))
     def outcome_badge(self, obj: StaffAction) -> str:
@@ -542,3 +589,41 @@ class StaffActionAdmin(desk.QuitsAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAction]:
         return super().get_queryset(request).select_related("merchant")
+
+
+@desk.register(InboxMessage)
+class InboxMessageAdmin(desk.QuitsAdmin):
+    list_display = [
+        desk.when("created_at", gettext_lazy("When")),
+        "event_name",
+        "consumer",
+        desk.status(
+            "state",
+            gettext_lazy("State"),
+            {"DONE": "success", "FAILED": "warning", "DEAD": "danger", "RUNNING": "info"},
+        ),
+        "attempts",
+    ]
+    list_filter = ["state"]
+    search_fields = ["=consumer", "=event_name", "=event_id"]
+    ordering = ["-id"]
+    list_hint = gettext_lazy("What became of each event in each consumer. Failed ones are tried again by themselves.")
+    audit_fields = ["state", "attempts"]
+    bulk = ["revive"]
+    buttons = [
+        desk.Button(
+            "revive",
+            gettext_lazy("Try again"),
+            icon="replay",
+            variant="primary",
+            confirm=gettext_lazy("The consumer takes the event once more. It is safe: an effect happens at most once."),
+            allowed=lambda obj: obj.state == InboxMessage.State.DEAD,
+        )
+    ]
+
+    def do_revive(
+        self, request: HttpRequest, obj: InboxMessage, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        if not inbox.revive(obj.pk, now=now):
+            raise IllegalTransition(state=obj.state)
+        return _("It will be tried again within seconds.")

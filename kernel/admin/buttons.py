@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold import widgets
 
 from kernel import numbers
+from kernel.errors import Refusal
 from kernel.idempotency import BusinessKey, business_key
 
 Text = str | Promise
@@ -100,6 +101,16 @@ class Reason(ButtonForm):
     """Nothing but a reason, which the log keeps."""
 
     reason = forms.CharField(label=_("Reason"), max_length=200, widget=forms.Textarea, help_text=_("Kept in the log."))
+
+
+def tell(form: forms.Form, refusal: Refusal) -> None:
+    """Show a refusal where it belongs: at the fields it names, else above the form."""
+    fields = refusal.data.get("fields")
+    if isinstance(fields, dict) and fields:
+        for name, errors in fields.items():
+            form.add_error(name if name in form.fields else None, [str(error) for error in errors])
+    else:
+        form.add_error(None, str(refusal.message))
 
 
 def new_once() -> str:

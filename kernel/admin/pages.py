@@ -25,7 +25,7 @@ from kernel.admin.columns import mask
 from kernel.admin.filters import CappedPaginator
 from kernel.admin.reveal import declare, personal_fields
 from kernel.admin.site import QuitsAdminSite, site
-from kernel.errors import NotFound, Refusal
+from kernel.errors import IllegalTransition, NotFound, Refusal, VersionConflict
 
 A = TypeVar("A", bound="type[ModelAdmin]")
 
@@ -58,6 +58,8 @@ class QuitsAdmin(ModelAdmin):
     buttons: list[Button] = []
     list_buttons: list[Button] = []
     bulk: list[str] = []
+    addresses: dict[str, str] = {}
+    """URL names that `get_urls` adds beside the usual ones → the action (or "view") whose roles may open them."""
     audit_fields: list[str] = ["status", "version"]
     list_hint: str | Promise = ""
     """One line under the list's title: what this list is for."""
@@ -270,11 +272,13 @@ class QuitsAdmin(ModelAdmin):
         if request.method == "POST" and (form is None or form.is_valid()):
             data = dict(form.cleaned_data) if form else {}
             data["seen_version"] = _integer(request.POST.get("seen_version"))
-            tone, said = self._act(request, button, obj, data, request.POST.get("once") or press.new_once())
+            refusal, said = self._act(request, button, obj, data, request.POST.get("once") or press.new_once())
             if isinstance(said, HttpResponse):
                 return said
-            messages.add_message(request, tone, said)
-            return redirect(request.POST.get("back") if _is_local(request.POST.get("back")) else back)
+            if refusal is None or form is None or isinstance(refusal, VersionConflict | IllegalTransition):
+                messages.add_message(request, messages.ERROR if refusal else messages.SUCCESS, said)
+                return redirect(back)
+            press.tell(form, refusal)
         context = {
             **self.admin_site.each_context(request),
             "title": button.label,
@@ -308,27 +312,26 @@ class QuitsAdmin(ModelAdmin):
         key = press.key_of(
             once=once, merchant_id=merchant_id, button=button.name, subject=str(obj.pk) if obj else "", data=data
         )
-        outcome, tone = "done", messages.SUCCESS
+        refused: Refusal | None = None
         try:
             said = getattr(self, f"do_{button.name}")(request, obj, data, key=key, now=now)
         except NotFound as error:
             raise Http404 from error
         except Refusal as refusal:
-            outcome, tone = refusal.code, messages.ERROR
-            said = str(refusal.message)
+            refused, said = refusal, str(refusal.message)
         fresh = type(obj)._default_manager.filter(pk=obj.pk).first() if obj else None
         policy.record(
             request,
             action=button.name,
             subject=obj,
             subject_type=self.opts.label_lower,
-            outcome=outcome,
+            outcome=refused.code if refused else "done",
             before=before,
             after=self.snapshot(fresh),
             detail=press.loggable(data),
             now=now,
         )
-        return tone, said or _("Done.")
+        return refused, said or _("Done.")
 
     def snapshot(self, obj: Any) -> dict[str, Any]:
         """The fields of an object that the audit trail compares."""
@@ -367,8 +370,8 @@ class QuitsAdmin(ModelAdmin):
         for obj in rows:
             data = dict(form.cleaned_data) if form else {}
             data["seen_version"] = _integer(request.POST.get(f"seen_{obj.pk}"))
-            tone, said = self._act_row(request, chosen, obj, data, once)
-            results.append({"obj": obj, "url": self.page_url(obj), "ok": tone == messages.SUCCESS, "said": said})
+            ok, said = self._act_row(request, chosen, obj, data, once)
+            results.append({"obj": obj, "url": self.page_url(obj), "ok": ok, "said": said})
         context = {
             **self.admin_site.each_context(request),
             "title": chosen.label,
@@ -383,14 +386,14 @@ class QuitsAdmin(ModelAdmin):
 
     def _act_row(
         self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str
-    ) -> tuple[int, Any]:
+    ) -> tuple[bool, Any]:
         if not button.allowed(obj):
-            return messages.WARNING, _("Not possible in this state.")
+            return False, _("Not possible in this state.")
         try:
-            tone, said = self._act(request, button, obj, data, once)
+            refusal, said = self._act(request, button, obj, data, once)
         except Http404:
-            return messages.ERROR, _("There is no such object.")
-        return tone, _("Done.") if isinstance(said, HttpResponse) else said
+            return False, _("There is no such object.")
+        return refusal is None, _("Done.") if isinstance(said, HttpResponse) else said
 
     def ask_bulk(self, request: HttpRequest, button: Button, rows: list[Any], form: Any) -> TemplateResponse:
         """The page that asks before many rows are acted on."""
@@ -434,10 +437,6 @@ def _valid_pks(model: type[Model], values: list[str]) -> list[Any]:
 
 def _integer(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() else None
-
-
-def _is_local(url: str | None) -> bool:
-    return bool(url) and url.startswith("/") and not url.startswith("//") and "\\" not in url  # type: ignore[union-attr]
 
 
 def _plain(value: Any) -> Any:

@@ -51,9 +51,11 @@ def console(page: Page) -> list[str]:
     page.on("requestfailed", lambda request: seen.append(f"failed: {request.url}"))
     page.on(
         "request",
-        lambda request: seen.append(f"elsewhere: {request.url}")
-        if not request.url.startswith(("http://localhost", "http://127.0.0.1", "data:", "blob:"))
-        else None,
+        lambda request: (
+            seen.append(f"elsewhere: {request.url}")
+            if not request.url.startswith(("http://localhost", "http://127.0.0.1", "data:", "blob:"))
+            else None
+        ),
     )
     return seen
 

@@ -1,6 +1,6 @@
 """One row of any model for a merchant, whatever the model: so that no page escapes the permission matrix.
 
-The row only has to exist and to belong to its merchant. CHECK constraints and triggers are lifted for the
+The row only has to exist and to belong to its merchant. CHECKs, composite keys and triggers are lifted for the
 transaction of the test (see `anything_goes`); foreign keys are followed.
 """
 
@@ -22,18 +22,18 @@ _serial = count(1)
 
 @contextmanager
 def anything_goes() -> Iterator[None]:
-    """Drop CHECKs and pause triggers until the test's transaction is rolled back."""
+    """Drop CHECKs and composite foreign keys and pause triggers until the test's transaction is rolled back."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute(
             "SELECT conrelid::regclass::text, conname FROM pg_constraint"
-            " WHERE contype = 'c' AND connamespace = 'public'::regnamespace"
+            " WHERE (contype = 'c' OR contype = 'f' AND cardinality(conkey) > 1)"
+            " AND connamespace = 'public'::regnamespace"
         )
         for table, name in cursor.fetchall():
             cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
         cursor.execute(
-            "SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE 'pgtrigger_%'"
-            " AND tgparentid = 0"
+            "SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE 'pgtrigger_%' AND tgparentid = 0"
         )
         for (table,) in cursor.fetchall():
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
@@ -66,7 +66,7 @@ def _value(field: models.Field, merchant: Merchant, now: datetime) -> Any:
         return field.flatchoices[0][0]
     number = next(_serial)
     makers: list[tuple[type, Any]] = [
-        (ArrayField, lambda: []),
+        (ArrayField, list),
         (models.UUIDField, uuid.uuid4),
         (models.DateTimeField, lambda: now),
         (models.DateField, now.date),

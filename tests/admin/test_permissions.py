@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db.models import ForeignKey
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
 from kernel.admin import QuitsAdmin, site
 from merchants import scoping
@@ -18,7 +18,11 @@ from merchants.roles import MERCHANT, Role
 from tests.admin.rows import a_row, anything_goes
 from tests.merchants.factories import a_merchant, a_person
 
-OURS = [app for app in apps.get_app_configs() if str(app.path).startswith(str(settings.BASE_DIR)) and "/.venv/" not in app.path]
+OURS = [
+    app
+    for app in apps.get_app_configs()
+    if str(app.path).startswith(str(settings.BASE_DIR)) and "/.venv/" not in app.path
+]
 MODELS = [model for app in OURS for model in app.get_models()]
 PAGES = sorted(site._registry, key=lambda model: model._meta.label)
 
@@ -69,7 +73,9 @@ def test_filters_do_not_list_other_merchants(model):
         name = item[0] if isinstance(item, tuple) else item
         if isinstance(name, str):
             field = model._meta.get_field(name.split("__")[0])
-            assert not isinstance(field, ForeignKey), f"{name}: a foreign key lists everybody's rows; use MerchantFilter"
+            assert not isinstance(field, ForeignKey), (
+                f"{name}: a foreign key lists everybody's rows; use MerchantFilter"
+            )
 
 
 @pytest.mark.parametrize("entry", [e for e in scoping.entries() if e.model and e.path], ids=lambda e: e.name)
@@ -91,10 +97,9 @@ def names_below(resolver) -> list[str | None]:
 
 def test_every_address_of_the_back_office_is_known():
     (desk,) = [item for item in get_resolver().url_patterns if getattr(item, "namespace", "") == "admin"]
-    of_pages = {
-        f"{model._meta.app_label}_{model._meta.model_name}_{kind}" for model in PAGES for kind in PER_PAGE
-    }
+    of_pages = {f"{model._meta.app_label}_{model._meta.model_name}_{kind}" for model in PAGES for kind in PER_PAGE}
     pages = {entry.name for entry in scoping.entries() if entry.model is None}
+    pages |= {name for model in PAGES for name in site._registry[model].addresses}
 
     unknown = [name for name in names_below(desk) if name not in BUILT_IN | of_pages | pages]
 
@@ -106,6 +111,14 @@ def logged_in(role: Role, merchant: Merchant | None, now) -> Client:
     client = Client()
     client.force_login(staff.user, backend="django.contrib.auth.backends.ModelBackend")
     return client
+
+
+def address_of(name: str, row) -> str:
+    """An extra address of a page, with the row where it takes one."""
+    try:
+        return reverse(f"admin:{name}", args=[row.pk])
+    except NoReverseMatch:
+        return reverse(f"admin:{name}")
 
 
 @pytest.mark.parametrize("model", PAGES, ids=lambda model: model._meta.label)
@@ -140,6 +153,10 @@ def test_matrix(model, db, now):
                 assert client.get(address).status_code in allowed, (role, action)
                 if not (may and shown):
                     assert client.post(address, {"once": "x"}).status_code in (403, 404), (role, action)
+            for name, action in page.addresses.items():
+                may = sees and (action == "view" or role in entry.actions[action])
+                status = client.get(address_of(name, row)).status_code
+                assert status not in (403, 500) if may else status in (403, 404, 405), (role, name, status)
 
         if Role.MERCHANT_OWNER in entry.view:
             assert stranger.get(reverse(f"{base}_change", args=[row.pk])).status_code == 404
