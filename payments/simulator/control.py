@@ -212,7 +212,13 @@ class Control:
         return {"faults": self._world.faults.waiting()}
 
     def fault_kinds(self) -> Body:
-        return {"before": fault_kinds.BEFORE, "after": fault_kinds.AFTER, "notify": fault_kinds.NOTIFY}
+        operations = [name for wire in self._wires.values() for name in wire.OPERATIONS]
+        return {
+            "operations": ["notify.payment", "notify.refund", "notify.*", *operations],
+            "before": fault_kinds.BEFORE,
+            "after": fault_kinds.AFTER,
+            "notify": fault_kinds.NOTIFY,
+        }
 
     def inject(self, body: Body) -> Body:
         """``{"operation": "wechat.refund", "kind": "timeout_after", "times": 1, "probability": 1.0,

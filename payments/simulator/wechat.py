@@ -573,6 +573,8 @@ ROUTES: list[tuple[str, str, re.Pattern[str], Endpoint]] = [
     ]
 ]
 
+OPERATIONS = tuple(name for name, *_ in ROUTES)
+
 
 def route(request: Request) -> tuple[str, Endpoint | None, dict[str, str]]:
     for name, method, pattern, endpoint in ROUTES:
