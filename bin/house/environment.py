@@ -125,7 +125,7 @@ def _install(lock: Path, say) -> None:
 
 
 def _run_pip(*arguments: str, quietly: bool) -> bool:
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+    command = [str(PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--require-hashes"]
     done = subprocess.run(
         [*command, *arguments], check=False, capture_output=quietly, env={**os.environ, "PIP_NO_INPUT": "1"}
     )
@@ -136,7 +136,7 @@ def _run_uv(lock: Path) -> bool:
     uv = VENV / "bin" / "uv"
     environment = {"UV_HTTP_TIMEOUT": "15", "UV_NO_PROGRESS": "1", **os.environ, **_pip_settings()}
     environment.pop("VIRTUAL_ENV", None)
-    command = [str(uv), "pip", "install", "--quiet", "--python", str(PYTHON), "--no-config", "--require-hashes"]
+    command = [str(uv), "pip", "install", "-qq", "--python", str(PYTHON), "--no-config", "--require-hashes"]
     try:
         done = subprocess.run(
             [*command, "-r", str(lock)], check=False, capture_output=True, env=environment, timeout=180, cwd="/"
