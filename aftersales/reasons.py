@@ -42,6 +42,11 @@ REASONS: dict[str, Reason] = {
 SYSTEM_REASONS = frozenset({"order_refund", "arbitration", "exchange_difference"})
 
 
+def reason_label(code: str) -> str:
+    """What a reason is called; a code that is no longer offered is shown as it is."""
+    return str(REASONS[code].label) if code in REASONS else code
+
+
 def freight_is_refundable(*, unshipped: bool, liability: str) -> bool:
     """Freight goes back when nothing was shipped or the merchant is at fault; otherwise the buyer keeps paying it."""
     return unshipped or liability == Liability.MERCHANT

@@ -127,6 +127,15 @@ def move(
     return int(row["version"])
 
 
+class ChangedMeanwhile(VersionConflict):
+    """Says who was there first, for people who look at a page that is no longer true."""
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__(**data)
+        if data.get("changed_by"):
+            self.message = _("Changed by %(who)s a moment ago. Reload and look again.") % {"who": data["changed_by"]}
+
+
 @contextmanager
 def blaming_the_state(edge: Edge, claim: AfterSalesOrder, *, expected_version: int) -> Iterator[None]:
     """The line's guards come first in the order of locks. When one refuses although the claim could not have moved
@@ -160,7 +169,7 @@ def why_not(claim_id: UUID, *, expected_version: int) -> IllegalTransition | Ver
     }
     if now_is.version != expected_version:
         last = now_is.log.order_by("-to_version").first()
-        return VersionConflict(**data, expected_version=expected_version, changed_by=_name_of(last))
+        return ChangedMeanwhile(**data, expected_version=expected_version, changed_by=_name_of(last))
     if now_is.is_disputed:
         return InArbitration(**data)
     return IllegalTransition(**data)

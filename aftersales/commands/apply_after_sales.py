@@ -132,21 +132,7 @@ def write_claim(
         created_at=now,
         updated_at=now,
     )
-    AfterSalesUnit.objects.bulk_create(
-        AfterSalesUnit(
-            merchant=merchant,
-            after_sales=claim,
-            line=draft.line,
-            ordinal=unit.ordinal,
-            hold=draft.hold,
-            protects_price=draft.protects_price,
-            worth_fen=unit.worth_fen,
-            earlier_fen=unit.earlier_fen,
-            goods_fen=unit.goods_fen,
-            freight_fen=unit.freight_fen,
-        )
-        for unit in draft.units
-    )
+    _write_units(claim, draft)
     AfterSalesLog.objects.create(
         after_sales=claim,
         type=claim.type,
@@ -178,4 +164,22 @@ def write_claim(
         goods_fen=draft.applied_goods_fen,
         freight_fen=draft.applied_freight_fen,
         due_at=claim.due_at,
+    )
+
+
+def _write_units(claim: AfterSalesOrder, draft: Draft) -> None:
+    AfterSalesUnit.objects.bulk_create(
+        AfterSalesUnit(
+            merchant_id=claim.merchant_id,
+            after_sales=claim,
+            line=draft.line,
+            ordinal=unit.ordinal,
+            hold=draft.hold,
+            protects_price=draft.protects_price,
+            worth_fen=unit.worth_fen,
+            earlier_fen=unit.earlier_fen,
+            goods_fen=unit.goods_fen,
+            freight_fen=unit.freight_fen,
+        )
+        for unit in draft.units
     )

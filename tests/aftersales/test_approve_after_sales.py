@@ -168,7 +168,7 @@ def test_r10_two_approvals_at_once(now):
     outcomes = at_once(lambda: paid.approve(number), lambda: paid.approve(number))
     assert sorted(type(outcome).__name__ for outcome in outcomes) in (
         ["Approved", "IllegalTransition"],
-        ["Approved", "VersionConflict"],
+        ["Approved", "ChangedMeanwhile"],
     )
     assert AfterSalesLog.objects.filter(after_sales__after_sales_no=number).count() == 2
     assert OutboxEvent.objects.filter(name="after_sales.approved").count() == 1

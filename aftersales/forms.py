@@ -1,0 +1,145 @@
+"""What the buttons of the after-sales page ask. Amounts are typed in yuan and leave as fen."""
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from aftersales.models import AfterSalesOrder, Liability, Type
+from aftersales.settlement import Ask, settle
+from kernel import money
+from kernel.admin import ButtonForm
+from kernel.errors import Refusal
+
+
+class YuanField(forms.CharField):
+    """An amount in yuan with at most two decimals; its value is fen."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            **{"max_length": 16, "widget": UnfoldAdminTextInputWidget(attrs={"inputmode": "decimal"}), **kwargs}
+        )
+
+    def prepare_value(self, value: Any) -> Any:
+        return money.fen_to_yuan(value) if isinstance(value, int) else value
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value).strip().removeprefix("¥")
+        if not text:
+            return None
+        try:
+            fen = money.yuan_to_fen(text)
+        except ValueError as error:
+            raise forms.ValidationError(_("An amount like 166.67 is needed.")) from error
+        if fen < 0:
+            raise forms.ValidationError(_("The amount must not be negative."))
+        return fen
+
+
+class DecisionForm(ButtonForm):
+    """Who is at fault and how much is paid; what the rules give stands there already."""
+
+    liability = forms.ChoiceField(
+        label=gettext_lazy("Liability"),
+        choices=Liability.choices,
+        required=False,
+        help_text=gettext_lazy("Freight of shipped goods goes back only at the merchant's fault."),
+    )
+    liability_reason = forms.CharField(label=gettext_lazy("Why"), max_length=200, required=False)
+    goods_fen = YuanField(label=gettext_lazy("For the goods (yuan)"), required=False)
+    freight_fen = YuanField(
+        label=gettext_lazy("For the freight (yuan)"),
+        required=False,
+        help_text=gettext_lazy("Empty: what the rules give for this liability."),
+    )
+    reduction_reason = forms.CharField(
+        label=gettext_lazy("Why less than the buyer is entitled to"), max_length=200, required=False
+    )
+
+    def prepare(self) -> None:
+        """Many ticked rows keep what the rules give; only the liability is asked. A reason is needed to change it."""
+        claim = self.obj
+        if not isinstance(claim, AfterSalesOrder) or not pays_at_once(claim):
+            for name in ("goods_fen", "freight_fen", "reduction_reason"):
+                self.fields.pop(name, None)
+        if not isinstance(claim, AfterSalesOrder):
+            self.fields["liability"].choices = [("", _("as the buyer says")), *Liability.choices]  # type: ignore[attr-defined]
+            return
+        self.fields["liability"].initial = claim.liability or claim.liability_proposed
+        if "goods_fen" in self.fields:
+            self.fields["goods_fen"].widget.attrs["placeholder"] = money.fen_to_yuan(claim.applied_goods_fen)
+            self.fields["goods_fen"].help_text = _("Empty: what the rules give. At most %(amount)s.") % {
+                "amount": money.display(claim.entitled_goods_fen)
+            }
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        claim = self.obj
+        if isinstance(claim, AfterSalesOrder) and not self.errors:
+            if data.get("liability") not in ("", claim.liability_proposed) and not data.get("liability_reason"):
+                self.add_error("liability_reason", _("Another liability than the buyer's needs a reason."))
+            elif pays_at_once(claim) and type(self) is DecisionForm:
+                self.judge(claim, data)
+        return data
+
+    def judge(self, claim: AfterSalesOrder, data: dict[str, Any], accepted: list[int] | None = None) -> None:
+        """Say beside the field what the command would refuse."""
+        try:
+            settle(claim, ask_of(data), accepted=accepted)
+        except Refusal as refusal:
+            self.add_error("reduction_reason" if refusal.code == "REASON_NEEDED" else None, str(refusal.message))
+
+
+class InspectionForm(DecisionForm):
+    """What was in the parcel, unit by unit, before who is at fault and how much is paid."""
+
+    sellable = forms.IntegerField(label=gettext_lazy("Sellable"), min_value=0)
+    defect = forms.IntegerField(label=gettext_lazy("Defective"), min_value=0)
+    missing = forms.IntegerField(label=gettext_lazy("Not in the parcel"), min_value=0)
+    note = forms.CharField(
+        label=gettext_lazy("Finding"), max_length=400, required=False, widget=forms.Textarea(attrs={"rows": 2})
+    )
+
+    field_order = ["sellable", "defect", "missing", "note", "liability", "liability_reason"]
+
+    def prepare(self) -> None:
+        super().prepare()
+        if isinstance(self.obj, AfterSalesOrder):
+            self.fields["sellable"].initial = self.obj.qty
+            self.fields["defect"].initial = self.fields["missing"].initial = 0
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        if not self.errors and isinstance(self.obj, AfterSalesOrder):
+            counted = sum(data[name] for name in ("sellable", "defect", "missing"))
+            if counted != self.obj.qty:
+                self.add_error("missing", _("The counts have to add up to %(qty)s.") % {"qty": self.obj.qty})
+            elif data["missing"] == self.obj.qty:
+                self.add_error("missing", _("Nothing arrived: refuse the return instead."))
+        return data
+
+
+class SendBackForm(ButtonForm):
+    """The finding and the parcel that takes the goods back to the buyer; both are mandatory."""
+
+    reason = forms.CharField(label=gettext_lazy("Finding"), max_length=400, widget=forms.Textarea(attrs={"rows": 3}))
+    carrier = forms.CharField(label=gettext_lazy("Carrier"), max_length=32)
+    tracking_no = forms.CharField(label=gettext_lazy("Tracking number"), max_length=64)
+
+
+def pays_at_once(claim: AfterSalesOrder) -> bool:
+    """Types whose amount is decided at the audit; a return's is decided at its inspection."""
+    return claim.type in (Type.REFUND_ONLY, Type.PRICE_PROTECTION) or claim.status == "WAIT_MERCHANT_RECEIVE"
+
+
+def ask_of(data: dict[str, Any]) -> Ask:
+    """A form's answers as the command takes them."""
+    return Ask(
+        liability=data.get("liability") or "",
+        liability_reason=data.get("liability_reason") or "",
+        goods_fen=data.get("goods_fen"),
+        freight_fen=data.get("freight_fen"),
+        reduction_reason=data.get("reduction_reason") or "",
+    )
