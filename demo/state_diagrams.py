@@ -9,6 +9,9 @@ from django.apps import apps
 from django.db import models
 from django_fsm import FSMFieldMixin
 
+from coupons.models import EDGES as COUPON_EDGES
+from coupons.models import UserCoupon
+
 DIRECTORY = Path("docs") / "states"
 
 
@@ -20,29 +23,43 @@ def machines() -> Iterator[tuple[type[models.Model], FSMFieldMixin]]:
                 yield model, field
 
 
-def edges_of(model: type[models.Model], field: FSMFieldMixin) -> list[tuple[str, str, str]]:
-    """(source, target, command) of every edge, sorted. A source of "*" or "+" is kept as it is declared."""
-    edges = set()
+def edges_of(model: type[models.Model], field: FSMFieldMixin) -> dict[tuple[object, object], list[str]]:
+    """{(source, target): commands} of every edge. Where an edge holds for some types only, they are named."""
+    edges: dict[tuple[object, object], set[str]] = {}
     for transition in field.get_all_transitions(model):
         for target in _targets(transition):
-            edges.add((transition.source, target, transition.name))
-    return sorted(edges, key=lambda edge: tuple(str(part) for part in edge))
+            if _is_allowed(model, transition.name, transition.source, target):
+                edges.setdefault((transition.source, target), set()).add(_label(transition))
+    return {ends: sorted(edges[ends]) for ends in sorted(edges, key=lambda ends: (str(ends[0]), str(ends[1])))}
 
 
 def _targets(transition) -> list[object]:
     target = transition.target
-    if hasattr(target, "allowed_states"):  # RETURN_VALUE, GET_STATE
+    if hasattr(target, "allowed_states"):  # RETURN_VALUE: the statement chooses among them
         return list(target.allowed_states or [])
     return [transition.source if target is None else target]
+
+
+def _label(transition) -> str:
+    types = sorted(int(each) for each in (transition.custom or {}).get("types", ()))
+    return f"{transition.name} ({', '.join(map(str, types))})" if types and len(types) < 5 else transition.name
+
+
+def _is_allowed(model: type[models.Model], command: str, source: object, target: object) -> bool:
+    """A coupon's `reverse` may end in several states; the ledger's own table says from where it may end in which."""
+    if model is not UserCoupon:
+        return True
+    name = {"give_back": "RETURN"}.get(command, command.upper())
+    return (name, source, target) in COUPON_EDGES
 
 
 def draw(model: type[models.Model], field: FSMFieldMixin) -> str:
     """One page: the diagram in mermaid, and the words that the states carry for people."""
     edges = edges_of(model, field)
     labels = {value: str(label) for value, label in (field.choices or [])}
-    states = list(labels) or sorted({end for edge in edges for end in edge[:2]}, key=str)
-    leaving = {source for source, target, _ in edges if source != target}
-    arriving = {target for source, target, _ in edges if source != target}
+    states = list(labels) or sorted({end for ends in edges for end in ends}, key=str)
+    leaving = {source for source, target in edges if source != target}
+    arriving = {target for source, target in edges if source != target}
     lines = [
         f"# {model._meta.label}.{field.name}",
         "",
@@ -57,7 +74,10 @@ def draw(model: type[models.Model], field: FSMFieldMixin) -> str:
     first = default if default in states else (start[0] if start else None)
     if first is not None:
         lines.append(f"    [*] --> {_node(first)}")
-    lines += [f"    {_node(source)} --> {_node(target)} : {command}" for source, target, command in edges]
+    lines += [
+        f"    {_node(source)} --> {_node(target)} : {', '.join(commands)}"
+        for (source, target), commands in edges.items()
+    ]
     lines += [f"    {_node(state)} --> [*]" for state in states if state in arriving and state not in leaving]
     lines += ["```", ""]
     return "\n".join(lines)

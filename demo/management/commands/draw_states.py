@@ -1,4 +1,4 @@
-"""Draw every state machine into docs/states, or check that the drawings are current."""
+"""Draw every state machine into docs/states and list the rules in docs/rules.md, or check that they are current."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import translation
 
+from demo.rule_table import rule_table
 from demo.state_diagrams import DIRECTORY, pages
 
 
@@ -20,19 +21,23 @@ class Command(BaseCommand):
         parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is stale")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        folder = Path(settings.BASE_DIR) / DIRECTORY
+        docs = Path(settings.BASE_DIR) / "docs"
         with translation.override("en"):
-            drawn = pages()
-        present = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
-        stale = sorted(name for name in drawn.keys() | present.keys() if drawn.get(name) != present.get(name))
+            drawn = {DIRECTORY / name: text for name, text in pages().items()}
+            drawn[Path("docs") / "rules.md"] = rule_table()
+        root = docs.parent
+        present = {path.relative_to(root): path.read_text("utf-8") for path in (root / DIRECTORY).glob("*.md")}
+        if (docs / "rules.md").exists():
+            present[Path("docs") / "rules.md"] = (docs / "rules.md").read_text("utf-8")
+        stale = sorted(path for path in drawn.keys() | present.keys() if drawn.get(path) != present.get(path))
         if options["check"]:
             if stale:
-                raise CommandError(f"stale: {', '.join(stale)}. Run bin/manage draw_states")
+                raise CommandError(f"stale: {', '.join(map(str, stale))}. Run bin/manage draw_states")
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in stale:
-            if name in drawn:
-                (folder / name).write_text(drawn[name], "utf-8")
+        (root / DIRECTORY).mkdir(parents=True, exist_ok=True)
+        for path in stale:
+            if path in drawn:
+                (root / path).write_text(drawn[path], "utf-8")
             else:
-                (folder / name).unlink()
-        self.stdout.write(f"{len(drawn) - 1} machines drawn, {len(stale)} pages changed")
+                (root / path).unlink()
+        self.stdout.write(f"{len(drawn) - 2} machines drawn, {len(stale)} pages changed")
