@@ -647,7 +647,6 @@ class BillLine(models.Model):
     is_income = models.BooleanField(_("income"), null=True)
     balance_fen = models.BigIntegerField(_("balance after"), null=True)
     reference = models.CharField(_("reference"), max_length=64, blank=True, default="")
-    raw = models.JSONField(default=dict)
 
     class Meta:
         db_table = "bill_line"

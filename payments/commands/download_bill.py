@@ -143,7 +143,6 @@ def _line(bill: ChannelBill, row: BillRow) -> BillLine:
         is_income=row.is_income,
         balance_fen=row.balance_fen,
         reference=row.reference,
-        raw=dict(row.raw),
     )
 
 

@@ -332,3 +332,59 @@ def test_the_time_to_ask_comes_from_the_last_send(trader):
         step(refund)
         left = newest(refund).next_action_at - moment()
         assert timedelta(seconds=minutes * 60 - 5) < left <= timedelta(minutes=minutes), minutes
+
+
+def test_a_parked_refund_is_sent_on_under_its_own_number(trader):
+    from payments.commands.apply_abnormal_refund import RefundNotAbnormal, apply_abnormal_refund
+
+    payment = trader.paid(5000)
+    refund = trader.refund(payment, 3000)
+    step(refund)
+    asked = {
+        "merchant_id": trader.merchant_id,
+        "refund_request_id": refund.refund_request_id,
+        "to": "MERCHANT_BANK_CARD",
+        "person": "fen",
+        "now": moment(),
+    }
+    before = snapshot()
+    with pytest.raises(RefundNotAbnormal):
+        apply_abnormal_refund(**asked)
+    assert snapshot() == before
+    trader.sim.settle(refund.refund_no, "ABNORMAL")
+    step(refund)
+    trader.sim.fault("wechat.abnormal_refund", "timeout")
+    before = snapshot()
+    with pytest.raises(errors.ServiceAway):
+        apply_abnormal_refund(**asked)
+    assert snapshot() == before
+
+    assert apply_abnormal_refund(**asked).status == "PROCESSING"
+
+    assert request(refund).status == "PENDING"
+    trader.sim.settle(refund.refund_no)
+    assert step(refund).status == "SUCCESS"
+    assert trader.at_channel(payment) == [(refund.refund_no, 3000, "SUCCESS")]
+
+
+def test_the_connection_of_an_account_is_tested(trader):
+    from payments.commands.probe_account import probe_account
+    from payments.commands.save_account import save_account
+    from payments.models import ChannelAccount
+
+    asked = {"merchant_id": trader.merchant_id, "account_id": trader.account.id, "now": moment()}
+    assert probe_account(**asked).works
+    assert ChannelAccount.objects.get().test_result.startswith("OK")
+    trader.sim.fault("wechat.query", "timeout")
+    assert not probe_account(**asked).works
+    save_account(
+        merchant_id=trader.merchant_id,
+        channel="wechat",
+        mchid=trader.account.mchid,
+        app_id=trader.account.app_id,
+        secret_values={"private_key": ""},
+        now=moment(),
+    )
+    assert "incomplete" in probe_account(**asked).result
+    with pytest.raises(errors.NotFound):
+        probe_account(**{**asked, "merchant_id": numbers.uuid7()})
