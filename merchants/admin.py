@@ -6,6 +6,7 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import FieldDoesNotExist
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -542,6 +543,7 @@ class StaffActionAdmin(desk.QuitsAdmin):
     list_filter = ["role", desk.MerchantFilter]
     search_fields = ["=username", "=subject_id", "=subject_label"]
     ordering = ["-id"]
+    change_form_template = "admin/merchants/staffaction/page.html"
     list_hint = gettext_lazy(
         "Who did what, when, from where, before and after. Nothing here can be changed or deleted."
     )
@@ -555,9 +557,6 @@ class StaffActionAdmin(desk.QuitsAdmin):
         "subject_label",
         "subject_id",
         "outcome_badge",
-        "before",
-        "after",
-        "detail",
         "address",
         "user_agent",
     ]
@@ -574,6 +573,33 @@ class StaffActionAdmin(desk.QuitsAdmin):
     def subject_kind(self, obj: StaffAction) -> str:
         page = self._page_of(obj)
         return str(page.opts.verbose_name) if page else obj.subject_type
+
+    def page_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        names = sorted(set(obj.before) | set(obj.after))
+        return {
+            "changes": [
+                (self._label(obj, name), obj.before.get(name), obj.after.get(name))
+                for name in names
+                if obj.before.get(name) != obj.after.get(name)
+            ],
+            "entered": [
+                (self._label(obj, name), value)
+                for name, value in obj.detail.items()
+                if name != "seen_version" and name not in names
+            ],
+        }
+
+    def _label(self, obj: StaffAction, name: str) -> str:
+        """The words of a field: the model's, else the form's of the button, else the name itself."""
+        page = self._page_of(obj)
+        if page is None:
+            return name
+        try:
+            return str(page.model._meta.get_field(name).verbose_name)  # type: ignore[union-attr]
+        except FieldDoesNotExist:
+            buttons = [row for row in [*page.buttons, *page.list_buttons] if row.name == obj.action and row.form]
+            fields = [row.form.base_fields[name] for row in buttons if row.form and name in row.form.base_fields]
+            return str(fields[0].label or name) if fields else name
 
     def _page_of(self, obj: StaffAction) -> desk.QuitsAdmin | None:
         page = next(

@@ -45,15 +45,16 @@ document.addEventListener("click", async (event) => {
   button.remove();
 });
 
+// Ctrl+K (⌘K) goes to the one search box, or to its page where the box is hidden.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
-  if (event.key === "/") {
-    const box = document.querySelector("[data-search-box]");
-    if (box && box.offsetParent !== null) {
-      event.preventDefault();
-      box.focus();
-      box.select();
-    }
+  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
+  const box = document.querySelector("[data-search-box]");
+  if (!box) return;
+  event.preventDefault();
+  if (box.offsetParent === null) {
+    window.location.assign(box.form.action);
+    return;
   }
+  box.focus();
+  box.select();
 });
