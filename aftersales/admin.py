@@ -37,7 +37,7 @@ from aftersales.models import (
 )
 from aftersales.reasons import reason_label
 from kernel import admin, clock, money
-from kernel.admin import Button, Hit, QuitsAdmin, Scope
+from kernel.admin import Button, Hit, QuitsAdmin, Scope, reveal
 from kernel.admin.buttons import Reason
 from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
@@ -56,6 +56,7 @@ scoping.register(
         "retry_rollback": OPERATIONS | FINANCE | OWNER,
     },
 )
+reveal.declare(AfterSalesOrder, "user_id")
 scoping.register(AfterSalesUnit)
 scoping.register(Rollback)
 scoping.register(AfterSalesSettings, path="merchant")
@@ -155,7 +156,6 @@ class AfterSalesAdmin(QuitsAdmin):
     search_fields = ["after_sales_no", "order_no", "user_id"]
     change_form_template = "aftersales/claim.html"
     change_list_template = "aftersales/queue.html"
-    readonly_fields = [admin.personal("user_id", gettext_lazy("Buyer"))]
     bulk = ["approve", "reject"]
     audit_fields = ["status", "version", "liability", "approved_goods_fen", "approved_freight_fen"]
     buttons = [
