@@ -1,7 +1,7 @@
 """Issue: a coupon goes into somebody's wallet, carrying its own copy of template and return policy."""
 
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -135,11 +135,11 @@ def validity_of(template: CouponTemplate, merchant: Merchant, *, now: datetime) 
     if template.validity == CouponTemplate.Validity.DATES:
         assert template.valid_from_on and template.valid_until_on  # kept by coupon_template_validity_is_complete
         first, last = template.valid_from_on, template.valid_until_on
-        start = datetime.combine(first, time.min, zone)
+        start = datetime.combine(first, time.min, zone).astimezone(UTC)
     else:
         start = now
         last = now.astimezone(zone).date() + timedelta(days=template.valid_days or 0)
-    return start, datetime.combine(last + timedelta(days=1), time.min, zone)
+    return start, datetime.combine(last + timedelta(days=1), time.min, zone).astimezone(UTC)
 
 
 def _count(attempt: Attempt, template: CouponTemplate, campaign: Campaign | None, user_id: str) -> None:

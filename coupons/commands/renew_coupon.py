@@ -1,7 +1,7 @@
 """Renew: the order that holds a coupon gets more time for it, as a new version with evidence of its own."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from coupons import leases
@@ -84,6 +84,7 @@ def renew_coupon(
     """
     if expires_at <= now:
         raise InvalidInput(expires_at="must be later than now")
+    expires_at = expires_at.astimezone(UTC)
     attempt = Attempt(CouponCommand.RENEW, key, coupon_id, actor, order_no, expected_version)
     token_hash = leases.hash_token(lock_token)
     moved = move(

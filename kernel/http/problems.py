@@ -59,7 +59,7 @@ class ProblemHandler(ExceptionHandler):
             kind = refusal_for_constraint(constraint_of(exc))
             if kind is not None:
                 return RefusalProblem(kind())
-        if isinstance(exc, OperationalError | valkey.Away):
+        if isinstance(exc, (OperationalError, valkey.Away)):
             return RefusalProblem(ServiceAway(retry_after_seconds=1))
         if isinstance(exc, RequestDataTooBig):
             return BodyTooLarge(_("The body is too large."))

@@ -33,14 +33,9 @@ from coupons.models import (
 from kernel.errors import Refusal
 from kernel.idempotency import BusinessKey, business_key
 from kernel.models import IdempotencyKey, OutboxEvent
-from merchants.models import Merchant
+from tests.merchants.factories import a_merchant
 
 _numbers = count(1)
-
-
-def make_merchant(now: datetime, **settings: Any) -> Merchant:
-    number = next(_numbers)
-    return Merchant.objects.create(code=f"shop-{number}", name=f"Shop {number}", created_at=now, **settings)
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,8 @@ class Shop:
 
 
 def make_shop(now: datetime, *, rules: dict[str, str] | None = None, **template: Any) -> Shop:
-    merchant = make_merchant(now)
+    number = next(_numbers)
+    merchant = a_merchant(now=now, code=f"shop-{number}", name=f"Shop {number}")
     policy = create_policy(merchant_id=merchant.pk, code="standard", rules=rules or {}, now=now)
     publish_policy(merchant_id=merchant.pk, policy_id=policy.policy_id, now=now)
     values = {"kind": "THRESHOLD", "threshold_fen": 30000, "off_fen": 5000, "valid_days": 30, **template}
