@@ -58,7 +58,7 @@ class BackOffice:
         self.page.goto(f"{self.base_url}/admin/login/")
         self.page.fill("input[name=username]", login["username"])
         self.page.fill("input[name=password]", login["password"])
-        self.page.click("button[type=submit]:visible")
+        self.page.click("form:has(input[name=password]) button[type=submit]")
         expect(self.page).to_have_url(re.compile(r"/admin/$"))
 
     def visit(self, path: str) -> None:
