@@ -85,7 +85,8 @@ def _migrations() -> str:
 
 def test_environment(bed: testbed.Testbed, keys: Keys, directory: Path) -> dict[str, str]:
     """What the product needs to know, pointing at the private servers."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", processes.MARK))}
+    inherited = environment.without_recompiling(os.environ)
+    kept = {name: value for name, value in inherited.items() if not name.startswith(("PG", processes.MARK))}
     given = "DATABASE_URL" in os.environ
     values = {
         **kept,

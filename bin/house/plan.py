@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from house import ports, postgres, processes, valkey
+from house.environment import without_recompiling
 from house.keys import Keys
 from house.layout import PROJECT, PYTHON, make_private
 
@@ -35,7 +36,7 @@ def has_own_valkey() -> bool:
 
 def environment(*, var: Path, keys: Keys, numbers: dict[str, int]) -> dict[str, str]:
     """The variables of config/settings.py. What is set from outside wins; `numbers` are the ports by name."""
-    kept = {name: value for name, value in os.environ.items() if name != processes.MARK}
+    kept = {name: value for name, value in without_recompiling(os.environ).items() if name != processes.MARK}
     given = kept.get("DATABASE_URL")
     if given is None:
         kept = {name: value for name, value in kept.items() if not name.startswith("PG")}

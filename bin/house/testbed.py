@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from house import ports, postgres, processes, valkey
+from house.environment import without_recompiling
 from house.keys import Keys, keys_of
 from house.layout import PYTHON, Trouble, var_dir, write_atomically
 
@@ -98,7 +99,7 @@ def _start(bed: Path, keys: Keys) -> Testbed:
     with log.open("wb") as output:
         keeper = subprocess.Popen(
             [str(PYTHON), "-m", "house.testbed", str(bed)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+            env={**without_recompiling(os.environ), "PYTHONPATH": str(Path(__file__).parent.parent)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
