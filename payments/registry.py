@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from kernel import secrets
+from payments.channels.alipay import PRODUCTION as ALIPAY_PRODUCTION
+from payments.channels.alipay import AlipayConfig, AlipayGateway
 from payments.channels.transport import Timeouts
 from payments.channels.wechat import PRODUCTION as WECHAT_PRODUCTION
 from payments.channels.wechat import PlatformKey, WechatConfig, WechatGateway
@@ -31,7 +33,7 @@ from payments.gateway import Channel, Gateway
 MAX_KEPT = 200
 """Gateways kept open; the one unused for longest is dropped first."""
 
-Config = WechatConfig
+Config = WechatConfig | AlipayConfig
 
 _kept: OrderedDict[tuple[Channel, Config], Gateway] = OrderedDict()
 _lock = threading.Lock()
@@ -69,6 +71,8 @@ def _build(channel: Channel, config: Config) -> Gateway:
     match channel, config:
         case Channel.WECHAT, WechatConfig():
             return WechatGateway(config)
+        case Channel.ALIPAY, AlipayConfig():
+            return AlipayGateway(config)
     raise ValueError(f"a {type(config).__name__} is not for {channel}")
 
 
@@ -96,6 +100,15 @@ def config_of(account: Account, stored: Mapping[str, str]) -> Config:
                     public_key_id=settings.get("public_key_id", ""),
                     certificate_mode=bool(settings.get("certificate_mode", False)),
                     base_url=settings.get("base_url", WECHAT_PRODUCTION),
+                    timeouts=_timeouts(settings),
+                )
+            case Channel.ALIPAY:
+                return AlipayConfig(
+                    app_id=account.app_id,
+                    seller_id=settings.get("seller_id") or account.mchid,
+                    app_private_key=stored["app_private_key"],
+                    alipay_public_keys=tuple(settings["alipay_public_keys"]),
+                    gateway_url=settings.get("gateway_url", ALIPAY_PRODUCTION),
                     timeouts=_timeouts(settings),
                 )
     except KeyError as missing:

@@ -80,15 +80,15 @@ class Control:
     def state(self) -> Body:
         """The newest orders, refunds, notifies and faults, for the page and for people."""
         store = self._world.store
-        trades = store.all("SELECT * FROM trade ORDER BY created_at DESC LIMIT 50")
+        trades = store.all("SELECT * FROM trade ORDER BY rowid DESC LIMIT 50")
         return {
             "clock": self.clock(),
             "settings": self._world.settings(),
             "orders": [trade | {"charges": self._world.charges(trade)} for trade in trades],
-            "refunds": store.all("SELECT * FROM refund ORDER BY created_at DESC LIMIT 50"),
+            "refunds": store.all("SELECT * FROM refund ORDER BY rowid DESC LIMIT 50"),
             "notifies": store.all(
                 """SELECT id, channel, kind, event, out_trade_no, refund_no, state, tries, created_at, faults
-                   FROM notify ORDER BY created_at DESC LIMIT 50"""
+                   FROM notify ORDER BY rowid DESC LIMIT 50"""
             ),
             "faults": self._world.faults.waiting(),
             "counts": self.counts(),

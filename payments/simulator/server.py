@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from payments.simulator import page, wechat
+from payments.simulator import alipay, page, wechat
 from payments.simulator.control import Control
 from payments.simulator.courier import Courier
 from payments.simulator.http import Reply, Request, json_reply
@@ -22,7 +22,7 @@ from payments.simulator.world import World
 log = logging.getLogger("payments.simulator")
 
 BODY_LIMIT = 1 << 20
-WIRES: dict[str, ModuleType] = {"wechat": wechat}
+WIRES: dict[str, ModuleType] = {"wechat": wechat, "alipay": alipay}
 
 
 class Simulator(ThreadingHTTPServer):
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.server.control.handle(request)
         if request.path == "/" and request.method == "GET":
             return page.render()
-        wire = wechat
+        wire = alipay if request.path in ("/gateway.do", "/alipay/bill") else wechat
         operation, reply, note = wire.handle(self.server.world, request)
         self.server.world.store.insert(
             "call",

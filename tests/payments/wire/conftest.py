@@ -185,6 +185,7 @@ class Inbox:
     rejected: list[NotifyRejected] = field(default_factory=list)
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     refuse_next: int = 0
+    good: tuple[int, bytes] = (204, b"")
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def receive(self, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
@@ -202,7 +203,7 @@ class Inbox:
             return 401, b""
         with self.lock:
             self.notices.append(notice)
-        return 204, b""
+        return self.good
 
 
 @pytest.fixture

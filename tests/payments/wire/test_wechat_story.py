@@ -19,7 +19,7 @@ from payments.gateway import (
     RefundState,
 )
 from payments.simulator import crypto
-from payments.simulator.client import SimulatorClient
+from payments.simulator.client import SimulatorClient, SimulatorError
 from tests.payments.wire.conftest import Inbox, Shop, new_no, now
 
 
@@ -207,6 +207,18 @@ def test_vouchers_do_not_change_the_amount_to_compare(shop: Shop, inbox: Inbox, 
     assert (fact.amount_fen, fact.payer_paid_fen) == (1990, 1823)
     refund = shop.refund(out_trade_no, 1990, 1990)
     assert (refund.amount_fen, refund.payer_refund_fen) == (1990, 1823)
+
+
+def test_after_its_window_a_payment_is_not_taken(shop: Shop, sim: SimulatorClient) -> None:
+    """The window ends by the wall clock: moving the business day does not close what was just placed."""
+    late = shop.order(expires_at=now() - timedelta(seconds=1))
+    with pytest.raises(SimulatorError) as refused:
+        sim.pay(late)
+    assert refused.value.body["error"] == "expired"
+    sim.clock(advance_seconds=86400)
+    sim.pay(shop.order(expires_at=now() + timedelta(minutes=30)), notify=False)
+    sim.pay(late, force=True, notify=False)
+    assert shop.gateway.query_payment(out_trade_no=late, now=now()).state is PaymentState.SUCCESS
 
 
 @pytest.mark.parametrize("state", ["USERPAYING", "PAYERROR", "REVOKED"])
