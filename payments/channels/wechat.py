@@ -358,7 +358,7 @@ class WechatGateway:
         self, envelope: dict[str, Any], original_type: object, plaintext: dict[str, Any], key_id: str
     ) -> PaymentNotice | RefundNotice:
         event_type = text_of(envelope, "event_type")
-        head = {
+        head: dict[str, Any] = {
             "notify_id": text_of(envelope, "id"),
             "event_type": event_type,
             "created_at": moment_of(envelope, "create_time"),

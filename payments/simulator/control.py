@@ -25,32 +25,30 @@ class Control:
         self._world = world
         self._courier = courier
         self._wires = wires
-        self._routes: list[tuple[str, re.Pattern[str], Callable[..., Any]]] = [
-            (method, re.compile(f"/control/{pattern}"), action)
-            for method, pattern, action in [
-                ("GET", r"health", self.health),
-                ("GET", r"state", self.state),
-                ("GET", r"settings", self.settings),
-                ("POST", r"settings", self.change_settings),
-                ("GET", r"clock", self.clock),
-                ("POST", r"clock", self.set_clock),
-                ("POST", r"reset", self.reset),
-                ("GET", r"orders/(?P<out_trade_no>[^/]+)", self.order),
-                ("GET", r"refunds/(?P<refund_no>[^/]+)", self.refund),
-                ("GET", r"log", self.log),
-                ("POST", r"pay", self.pay),
-                ("POST", r"trade-state", self.trade_state),
-                ("POST", r"settle", self.settle),
-                ("GET", r"faults", self.faults),
-                ("POST", r"faults", self.inject),
-                ("DELETE", r"faults", self.forget_faults),
-                ("DELETE", r"faults/(?P<fault_id>\d+)", self.forget_faults),
-                ("GET", r"fault-kinds", self.fault_kinds),
-                ("POST", r"redeliver", self.redeliver),
-                ("POST", r"forge", self.forge),
-                ("POST", r"rotate-certificate", self.rotate_certificate),
-            ]
+        routes: list[tuple[str, str, Callable[..., Any]]] = [
+            ("GET", r"health", self.health),
+            ("GET", r"state", self.state),
+            ("GET", r"settings", self.settings),
+            ("POST", r"settings", self.change_settings),
+            ("GET", r"clock", self.clock),
+            ("POST", r"clock", self.set_clock),
+            ("POST", r"reset", self.reset),
+            ("GET", r"orders/(?P<out_trade_no>[^/]+)", self.order),
+            ("GET", r"refunds/(?P<refund_no>[^/]+)", self.refund),
+            ("GET", r"log", self.log),
+            ("POST", r"pay", self.pay),
+            ("POST", r"trade-state", self.trade_state),
+            ("POST", r"settle", self.settle),
+            ("GET", r"faults", self.faults),
+            ("POST", r"faults", self.inject),
+            ("DELETE", r"faults", self.forget_faults),
+            ("DELETE", r"faults/(?P<fault_id>\d+)", self.forget_faults),
+            ("GET", r"fault-kinds", self.fault_kinds),
+            ("POST", r"redeliver", self.redeliver),
+            ("POST", r"forge", self.forge),
+            ("POST", r"rotate-certificate", self.rotate_certificate),
         ]
+        self._routes = [(method, re.compile(f"/control/{path}"), action) for method, path, action in routes]
 
     def handle(self, request: Request) -> Reply:
         """Only this machine's own programs and pages: a foreign web page's Origin is refused."""

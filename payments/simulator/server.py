@@ -83,6 +83,8 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, request: Request) -> Reply:
         if request.path.startswith("/control/"):
             return self.server.control.handle(request)
+        if request.path == "/healthz":
+            return json_reply({"status": "ok"})
         if request.path == "/" and request.method == "GET":
             return page.render()
         wire = alipay if request.path in ("/gateway.do", "/alipay/bill") else wechat

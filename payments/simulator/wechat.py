@@ -268,8 +268,9 @@ def fen(content: dict[str, Any], name: str) -> int:
     assert isinstance(amount, dict)
     want(amount.get("currency", "CNY") == "CNY", "currency不合法")
     value = amount.get(name)
-    want(isinstance(value, int) and not isinstance(value, bool) and value >= 1, f"amount.{name}必须是正整数")
-    return int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Refused(400, "PARAM_ERROR", f"amount.{name}必须是正整数")
+    return value
 
 
 def moment_text(moment: float) -> str:
