@@ -187,7 +187,7 @@ class World:
             if not force and not paid:
                 if trade["state"] in ("CLOSED", "REVOKED"):
                     raise Impossible("closed", "the trade is closed; say force")
-                if trade["expires_at"] and time.time() > trade["expires_at"]:
+                if trade["expires_at"] and min(time.time(), self.business_now()) > trade["expires_at"]:
                     raise Impossible("expired", "the trade has expired; say force")
             amount = trade["total_fen"] if amount_fen is None else amount_fen
             if amount < 1 or not 0 <= voucher_fen <= amount:

@@ -210,13 +210,15 @@ def test_vouchers_do_not_change_the_amount_to_compare(shop: Shop, inbox: Inbox, 
 
 
 def test_after_its_window_a_payment_is_not_taken(shop: Shop, sim: SimulatorClient) -> None:
-    """The window ends by the wall clock: moving the business day does not close what was just placed."""
+    """Over when both clocks are past its end: moving the business day does not close what was just placed."""
     late = shop.order(expires_at=now() - timedelta(seconds=1))
     with pytest.raises(SimulatorError) as refused:
         sim.pay(late)
     assert refused.value.body["error"] == "expired"
     sim.clock(advance_seconds=86400)
     sim.pay(shop.order(expires_at=now() + timedelta(minutes=30)), notify=False)
+    sim.clock(to=(now() - timedelta(days=3)).isoformat())
+    sim.pay(shop.order(expires_at=now() - timedelta(days=2)), notify=False)
     sim.pay(late, force=True, notify=False)
     assert shop.gateway.query_payment(out_trade_no=late, now=now()).state is PaymentState.SUCCESS
 
