@@ -281,6 +281,7 @@ class UserCoupon(models.Model):
         db_table = "user_coupon"
         verbose_name = _("coupon")
         verbose_name_plural = _("coupons")
+        ordering = ["-id"]
         constraints = [
             models.CheckConstraint(
                 condition=Q(
@@ -306,8 +307,8 @@ class UserCoupon(models.Model):
         ]
         # No index may name a column that commands change: an update then stays on its page (HOT).
         indexes = [
-            models.Index(fields=["merchant", "user_id", "-created_at", "-id"], name="coupon_by_user"),
-            models.Index(fields=["merchant", "-created_at", "-id"], name="coupon_by_merchant"),
+            models.Index(fields=["merchant", "user_id", "-id"], name="coupon_by_user"),
+            models.Index(fields=["merchant", "-id"], name="coupon_by_merchant"),
             models.Index(fields=["valid_until", "id"], name="coupon_by_validity"),
         ]
         triggers = [
@@ -500,7 +501,7 @@ class RefundCoupon(models.Model):
         db_table = "refund_coupon"
         verbose_name = _("return decision")
         verbose_name_plural = _("return decisions")
-        ordering = ["-decided_at", "-id"]
+        ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(
                 fields=["merchant", "redemption", "cause_no"], name="return_decision_once_per_cause"
@@ -513,7 +514,7 @@ class RefundCoupon(models.Model):
             ),
             models.CheckConstraint(condition=Q(decision__in=ReturnDecision.values), name="return_decision_is_known"),
         ]
-        indexes = [models.Index(fields=["merchant", "-decided_at", "-id"], name="return_decision_by_merchant")]
+        indexes = [models.Index(fields=["merchant", "-id"], name="return_decision_by_merchant")]
         triggers = append_only()
 
     def __str__(self) -> str:
@@ -606,9 +607,10 @@ class CouponRefusal(models.Model):
         db_table = "coupon_refusal"
         verbose_name = _("refused command")
         verbose_name_plural = _("refused commands")
+        ordering = ["-id"]
         indexes = [
             models.Index(fields=["coupon_id", "at"], name="refusal_by_coupon"),
-            models.Index(fields=["merchant_id", "-at", "-id"], name="refusal_by_merchant"),
+            models.Index(fields=["merchant_id", "-id"], name="refusal_by_merchant"),
         ]
         triggers = append_only()
 

@@ -23,7 +23,7 @@ TIMELINE_REFUSALS = 200
 
 def list_coupons(*, merchant_id: UUID, user_id: str = "", status: str = "") -> QuerySet[UserCoupon]:
     """A merchant's coupons, newest first, perhaps of one user or in one status."""
-    coupons = UserCoupon.objects.filter(merchant_id=merchant_id).order_by("-created_at", "-id")
+    coupons = UserCoupon.objects.filter(merchant_id=merchant_id).order_by("-id")
     if user_id:
         coupons = coupons.filter(user_id=user_id)
     return coupons.filter(status=status) if status else coupons

@@ -20,6 +20,7 @@ from coupons.commands.void_coupon import void_coupon
 from coupons.models import CouponStatus, UserCoupon
 from kernel import clock
 from kernel.errors import NotFound
+from kernel.http.pagination import KeysetPagination
 from kernel.http.views import CommandView, ReadView, command_schema, read_schema
 from merchants.api.authentication import ClientAuth
 from merchants.models import Merchant
@@ -163,7 +164,15 @@ class VoidView(CommandView):
         return self.answer(result)
 
 
+class NewestFirst(KeysetPagination):
+    """Pages by id: ids are made in order of time and are unique, so one column is a whole key."""
+
+    ordering = ("-id",)  # type: ignore[assignment]
+
+
 class CouponListView(ReadView):
+    pagination_class = NewestFirst
+
     @read_schema(
         response=s.CouponSerializer(many=True),
         operation_id="coupon_list",

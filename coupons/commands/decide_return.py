@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from coupons.models import Campaign, CouponRedemption, RefundCoupon, ReturnDecision, UserCoupon
 from coupons.return_policy import ReturnFacts, Verdict, decide
 from kernel import idempotency, outbox
-from kernel.errors import InvalidInput, NotFound, Refusal
+from kernel.errors import InvalidInput, NotFound, Refusal, refuse_on_constraint
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 
@@ -27,6 +27,17 @@ class AlreadyReviewed(Refusal):
 
     code: ClassVar[str] = "ALREADY_REVIEWED"
     message = _("This return decision is not waiting for anybody.")
+
+
+class AlreadyReturned(Refusal):
+    """Another decision to return the coupon for this use is recorded already, and one is enough."""
+
+    code: ClassVar[str] = "ALREADY_RETURNED"
+    message = _("It was decided before to return this coupon.")
+
+
+refuse_on_constraint("redemption_is_returned_once", AlreadyReturned)
+refuse_on_constraint("review_is_decided_once", AlreadyReviewed)
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ def decide_return(
 
     `cause_no` is the after-sales order (or refund) that asks. `order_wholly_refunded` counts over any number of
     partial refunds. The same cause asked again gets the first decision, `replayed`. Moves no coupon. Joins the
-    caller's transaction, if any. Raises NotFound, RedemptionEnded, IdempotencyKeyReused.
+    caller's transaction, if any. Raises NotFound, RedemptionEnded, AlreadyReturned, IdempotencyKeyReused.
     """
     with unit_of_work(now=now):
         replay = idempotency.begin(key, Decided, now=now)
@@ -149,6 +160,8 @@ def _record(
     review: RefundCoupon | None = None,
 ) -> Decided:
     coupon = redemption.coupon
+    if verdict.decision == ReturnDecision.RETURN:
+        _require_first_return(redemption)
     row = RefundCoupon.objects.create(
         merchant_id=redemption.merchant_id,
         coupon=coupon,
@@ -176,6 +189,13 @@ def _record(
         now=now,
     )
     return _result(row)
+
+
+def _require_first_return(redemption: CouponRedemption) -> None:
+    """Say it before the database has to: inside a caller's transaction a violated constraint ends everything."""
+    earlier = RefundCoupon.objects.filter(redemption=redemption, decision=ReturnDecision.RETURN).first()
+    if earlier is not None:
+        raise AlreadyReturned(decision_id=str(earlier.pk), cause_no=earlier.cause_no)
 
 
 def _result(row: RefundCoupon) -> Decided:

@@ -4,11 +4,16 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from django.db import IntegrityError
 
 from coupons.commands.create_policy import create_policy, publish_policy
 from coupons.commands.create_template import close_campaign, open_campaign
-from coupons.commands.decide_return import AlreadyReviewed, RedemptionEnded, decide_return, review_return
+from coupons.commands.decide_return import (
+    AlreadyReturned,
+    AlreadyReviewed,
+    RedemptionEnded,
+    decide_return,
+    review_return,
+)
 from coupons.commands.return_coupon import NoReturnDecision, Returned
 from coupons.models import CouponOperation, CouponRedemption, RefundCoupon, UserCoupon
 from coupons.refusals import CouponNotFound, IllegalTransition, KeyReused, VersionConflict
@@ -197,14 +202,26 @@ def test_a_returned_coupon_can_be_used_again_by_another_order(shop: Shop) -> Non
         decide(shop, redemption.redemption_id)
 
 
-def test_one_return_per_redemption_is_kept_by_the_database(shop: Shop) -> None:
+def test_one_return_per_redemption(shop: Shop) -> None:
     redemption = used(shop)
-    decide(shop, redemption.redemption_id)
+    first = decide(shop, redemption.redemption_id)
+    before = written()
 
-    with pytest.raises(IntegrityError, match="redemption_is_returned_once"):
+    with pytest.raises(AlreadyReturned) as refused:
         decide(shop, redemption.redemption_id)
 
-    assert RefundCoupon.objects.count() == 1
+    assert refused.value.data["decision_id"] == str(first.decision_id)
+    assert written() == before
+
+
+def test_two_claims_that_complete_the_order_at_once(shop: Shop) -> None:
+    for _round in range(4):
+        redemption = used(shop)
+
+        results = race([partial(decide, shop, redemption.redemption_id) for _ in range(2)])
+
+        assert sorted(type(result).__name__ for result in results) == ["AlreadyReturned", "Decided"]
+        assert RefundCoupon.objects.filter(redemption_id=redemption.redemption_id).count() == 1
 
 
 def test_a_review_is_settled_by_a_person_once(shop: Shop) -> None:
