@@ -19,12 +19,14 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
+from uuid import UUID
 
 from kernel import secrets
 from payments.channels.alipay import PRODUCTION as ALIPAY_PRODUCTION
 from payments.channels.alipay import AlipayConfig, AlipayGateway
+from payments.channels.balance import BalanceConfig, BalanceGateway, Wallet
 from payments.channels.transport import Timeouts
 from payments.channels.wechat import PRODUCTION as WECHAT_PRODUCTION
 from payments.channels.wechat import PlatformKey, WechatConfig, WechatGateway
@@ -33,17 +35,19 @@ from payments.gateway import Channel, Gateway
 MAX_KEPT = 200
 """Gateways kept open; the one unused for longest is dropped first."""
 
-Config = WechatConfig | AlipayConfig
+Config = WechatConfig | AlipayConfig | BalanceConfig
 
 _kept: OrderedDict[tuple[Channel, Config], Gateway] = OrderedDict()
 _lock = threading.Lock()
 _process = os.getpid()
+_wallets: Callable[[UUID], Wallet] | None = None
 
 
 class Account(Protocol):
     """What is needed of a ``ChannelAccount``."""
 
     channel: str
+    merchant_id: UUID
     mchid: str
     app_id: str
     settings: dict[str, Any]
@@ -73,7 +77,17 @@ def _build(channel: Channel, config: Config) -> Gateway:
             return WechatGateway(config)
         case Channel.ALIPAY, AlipayConfig():
             return AlipayGateway(config)
+        case Channel.BALANCE, BalanceConfig():
+            if _wallets is None:
+                raise ValueError("no wallet is registered")
+            return BalanceGateway(_wallets(config.merchant_id))
     raise ValueError(f"a {type(config).__name__} is not for {channel}")
+
+
+def register_wallet(wallets: Callable[[UUID], Wallet]) -> None:
+    """Whoever keeps the wallets says once, when it starts, how a merchant's are reached."""
+    global _wallets
+    _wallets = wallets
 
 
 def gateway_for(account: Account) -> Gateway:
@@ -111,9 +125,10 @@ def config_of(account: Account, stored: Mapping[str, str]) -> Config:
                     gateway_url=settings.get("gateway_url", ALIPAY_PRODUCTION),
                     timeouts=_timeouts(settings),
                 )
+            case Channel.BALANCE:
+                return BalanceConfig(merchant_id=account.merchant_id)
     except KeyError as missing:
         raise ValueError(f"the {account.channel} account lacks {missing}") from missing
-    raise ValueError(f"no driver for {account.channel}")
 
 
 def _timeouts(settings: Mapping[str, Any]) -> Timeouts:
