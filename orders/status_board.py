@@ -74,8 +74,8 @@ def cache_key(order_id: UUID) -> str:
     return f"quits:order-status:{order_id}"
 
 
-def channel_of(order_id: UUID) -> str:
-    """The pub/sub channel on which an order's frames go out."""
+def channel_of(order_id: UUID | str) -> str:
+    """The pub/sub channel on which an order's frames go out; "*" for the pattern of all of them."""
     return f"quits:order-events:{order_id}"
 
 

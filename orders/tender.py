@@ -68,20 +68,22 @@ def ask(payment: Payment, *, now: datetime, trade_no: str = "") -> Heard:
     return Heard(answer=Answer.UNKNOWN, detail=doubt)
 
 
-def ask_and_close(payment: Payment, *, now: datetime) -> Heard:
+def ask_and_close(payment: Payment, *, now: datetime, answered: bool = False) -> Heard:
     """Query; unless it was paid, close it at the channel and query again: whoever refuses to close is asked why.
 
-    What comes back: paid in some way, OVER (no one can pay it any more), or UNKNOWN. Never sent → OVER.
+    What comes back: paid in some way, OVER (no one can pay it any more), or UNKNOWN. Never sent → OVER. `answered`:
+    the answer to its prepay is known, so nothing is on its way and "not found" can be believed.
     """
     if payment.status == Payment.Status.CREATED or payment.account is None:
         return Heard(answer=Answer.OVER, detail="never sent")
-    if _may_be_on_its_way(payment, now=now):
+    answered = answered or _launched_long_ago(payment, now=now)
+    if payment.status == Payment.Status.PREPAYING and not answered:
         return Heard(answer=Answer.UNKNOWN, detail="prepay in flight")
     heard = ask(payment, now=now)
     if heard.answer in (Answer.UNPAID, Answer.NOT_FOUND):
         closed = close_at_channel(gateway_for(payment.account), payment.out_trade_no, now=now)
         heard = ask(payment, now=now)
-        if heard.answer is Answer.NOT_FOUND and closed and _launched_long_ago(payment, now=now):
+        if heard.answer is Answer.NOT_FOUND and closed and answered:
             return Heard(answer=Answer.OVER, fact=heard.fact, detail="never arrived")
     if heard.answer in (Answer.UNPAID, Answer.NOT_FOUND):
         return Heard(answer=Answer.UNKNOWN, fact=heard.fact, detail=f"still {heard.answer} after closing")
@@ -95,10 +97,6 @@ def close_at_channel(gateway: Gateway, out_trade_no: str, *, now: datetime) -> b
     except (ChannelUnknown, ChannelRefused):
         return False
     return True
-
-
-def _may_be_on_its_way(payment: Payment, *, now: datetime) -> bool:
-    return payment.status == Payment.Status.PREPAYING and not _launched_long_ago(payment, now=now)
 
 
 def _launched_long_ago(payment: Payment, *, now: datetime) -> bool:

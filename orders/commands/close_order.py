@@ -54,12 +54,28 @@ class OrderEnded:
 def close_order(*, order_id: UUID, reason: str, now: datetime, actor: Actor = SYSTEM, note: str = "") -> OrderEnded:
     """PENDING → CLOSED with a reason. Asks the channel first (query, close, query), with no transaction open: paid
     there → the payment is settled instead; no answer → PENDING stays, asked again with back-off, and an anomaly
-    after three tries. Coupon and stock are released in the closing transaction. Raises NotFound."""
-    return end_pending(order_id=order_id, edge=CLOSE, closed_reason=reason, now=now, actor=actor, note=note)
+    after three tries. Coupon and stock are released in the closing transaction. `prepay_answered`: the channel has
+    just answered (refused) the prepay, so that none is on its way. Raises NotFound."""
+    return end_pending(
+        order_id=order_id,
+        edge=CLOSE,
+        closed_reason=reason,
+        now=now,
+        actor=actor,
+        note=note,
+        prepay_answered=prepay_answered,
+    )
 
 
 def end_pending(
-    *, order_id: UUID, edge: Edge, now: datetime, actor: Actor, closed_reason: str = "", note: str = ""
+    *,
+    order_id: UUID,
+    edge: Edge,
+    now: datetime,
+    actor: Actor,
+    closed_reason: str = "",
+    note: str = "",
+    prepay_answered: bool = False,
 ) -> OrderEnded:
     """Close and cancel share this: ask, then end, or settle, or wait."""
     order = _read(order_id)
@@ -67,7 +83,7 @@ def end_pending(
         return _told(order, Ending.ALREADY)
     asked: dict[UUID, int] = {}
     for payment in open_payments(order).select_related("account"):
-        heard = ask_and_close(payment, now=now)
+        heard = ask_and_close(payment, now=now, answered=prepay_answered)
         asked[payment.id] = payment.version
         if heard.answer is Answer.UNKNOWN:
             _postpone(order, payment, heard, now=now)
@@ -84,7 +100,13 @@ def end_pending(
         with unit_of_work(now=now):
             if advance(edge, pk=order.id, params=params) is None:
                 return _told(_read(order.id), Ending.ALREADY)
-            end_what_it_held(order, asked=asked, reason=closed_reason or "cancelled", now=now)
+            end_what_it_held(
+                order,
+                asked=asked,
+                reason=closed_reason or "cancelled",
+                now=now,
+                prepay_answered=prepay_answered,
+            )
     except (PaymentMovedOn, PrepayInFlight) as refusal:
         return _told(_read(order_id), Ending.UNDECIDED, refusal.code)
     return _told(_read(order_id), Ending.ENDED)

@@ -52,7 +52,9 @@ def open_payments(order: Order) -> QuerySet[Payment]:
     )
 
 
-def end_what_it_held(order: Order, *, asked: Mapping[UUID, int], reason: str, now: datetime) -> None:
+def end_what_it_held(
+    order: Order, *, asked: Mapping[UUID, int], reason: str, now: datetime, prepay_answered: bool = False
+) -> None:
     """Close the open payments, release the coupon's lease and the stock. Joins the transaction that ends the order.
 
     `asked` names the payments, with their versions, that the channel was asked about. Any other one (opened or
@@ -61,7 +63,7 @@ def end_what_it_held(order: Order, *, asked: Mapping[UUID, int], reason: str, no
     for payment in open_payments(order):
         if asked.get(payment.id) != payment.version:
             raise PaymentMovedOn(out_trade_no=payment.out_trade_no)
-        close_payment(payment_id=payment.id, now=now)
+        close_payment(payment_id=payment.id, now=now, prepay_answered=prepay_answered)
     if order.coupon_id is not None:
         release_for_order(order, reason=reason, now=now)
     release_stock_of(order, now=now)

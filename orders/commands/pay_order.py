@@ -184,6 +184,7 @@ def _refused(order: Order, begun: PrepayBegun, refused: ChannelRefused, *, now: 
             reason=Order.ClosedReason.ENQUEUE_FAIL.value,
             now=now,
             note=f"{refused.status} {refused.code}",
+            prepay_answered=True,
         )
     order = Order.objects.get(id=order.id)
     if order.status in Order.PAID_OR_LATER:

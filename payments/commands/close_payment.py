@@ -48,9 +48,10 @@ class PaymentClosed:
     replayed: bool = False
 
 
-def close_payment(*, payment_id: UUID, now: datetime) -> PaymentClosed:
+def close_payment(*, payment_id: UUID, now: datetime, prepay_answered: bool = False) -> PaymentClosed:
     """CREATED, AWAITING or an old PREPAYING → CLOSED. Joins the caller's transaction. The caller has asked the channel:
     whoever may still pay there (AWAITING) was closed and then queried. CLOSED already → replay.
+    `prepay_answered`: the channel's answer to the prepay is known (a refusal), so none is on its way.
     Raises NotFound, PaymentIsPaid, PrepayInFlight."""
     with unit_of_work(now=now):
         payment = Payment.objects.select_for_update().filter(id=payment_id).first()
@@ -61,6 +62,7 @@ def close_payment(*, payment_id: UUID, now: datetime) -> PaymentClosed:
         edge = CLOSE.get(Payment.Status(payment.status))
         if edge is None:
             raise PaymentIsPaid(out_trade_no=payment.out_trade_no)
-        if advance(edge, pk=payment.id, params={"now": now, "prepay_before": now - PREPAY_GRACE}) is None:
+        before = now + PREPAY_GRACE if prepay_answered else now - PREPAY_GRACE
+        if advance(edge, pk=payment.id, params={"now": now, "prepay_before": before}) is None:
             raise PrepayInFlight(out_trade_no=payment.out_trade_no)
         return PaymentClosed(payment.id, payment.out_trade_no)

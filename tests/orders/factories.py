@@ -23,9 +23,12 @@ from kernel.models import IdempotencyKey, OutboxEvent
 from ledgers.commands.adjust_stock import adjust_stock
 from ledgers.models import StockEntry, StockItem
 from merchants.models import Merchant
+from orders.commands.cancel_order import Cancelled, cancel_order
+from orders.commands.confirm_paid import confirm_paid
 from orders.commands.create_order import Ordered, create_order
 from orders.commands.create_quote import AskedLine, Quoted, create_quote
 from orders.commands.pay_order import PaymentPlaced, pay_order
+from orders.commands.ship_order import ShipLine, Shipped, ship_order
 from orders.models import (
     Anomaly,
     CouponDecision,
@@ -105,6 +108,28 @@ class Shop:
         values = {"user_id": ordered.user_id, "payer_ref": PAYER, "key": self.key(), "now": self.now, **values}
         return pay_order(merchant_id=self.id, order_no=ordered.order_no, **values)
 
+    def paid(self, *lines: AskedLine, **values: Any) -> Ordered:
+        """An order whose payment the channel has confirmed, by the channel's word and without a callback."""
+        ordered, _placed = self.placed(*lines, **values)
+        payment = payment_of(ordered)
+        confirm_paid(order_id=ordered.order_id, payment_id=payment.id, fact=paid_fact(payment), now=self.now)
+        return ordered
+
+    def cancel(self, ordered: Ordered, **values: Any) -> Cancelled:
+        values = {"user_id": ordered.user_id, "key": self.key(), "now": self.now, **values}
+        return cancel_order(merchant_id=self.id, order_no=ordered.order_no, **values)
+
+    def ship(self, ordered: Ordered, *lines: tuple[int, int], **values: Any) -> Shipped:
+        values = {
+            "carrier": "SF",
+            "tracking_no": f"SF{next(_numbers):08d}",
+            "lines": [ShipLine(*line) for line in lines] or None,
+            "key": self.key(),
+            "now": self.now,
+            **values,
+        }
+        return ship_order(merchant_id=self.id, order_no=ordered.order_no, **values)
+
     def placed(self, *lines: AskedLine, **values: Any) -> tuple[Ordered, PaymentPlaced]:
         """An order whose payment waits at the channel."""
         ordered = self.order(*lines, **values)
@@ -176,6 +201,11 @@ def paid_fact(payment: Payment, *, trade_no: str = "", amount_fen: int | None = 
         paid_at=values.pop("paid_at", payment.created_at),
         **values,
     )
+
+
+def channel_state(shop: Shop, out_trade_no: str) -> str:
+    """The trade's state as the channel has it."""
+    return shop.simulator.order(out_trade_no)["orders"][0]["state"]
 
 
 def stock_of(shop: Shop, sku: str) -> tuple[int, int]:

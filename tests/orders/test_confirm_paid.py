@@ -1,0 +1,91 @@
+"""confirm_paid: the amount guard inside the update, one effect however often it comes."""
+
+import pytest
+
+from coupons.models import CouponRedemption
+from kernel.errors import IllegalTransition
+from orders.commands.confirm_paid import confirm_paid
+from orders.models import OrderCoupon
+from payments.commands.record_payment_paid import AmountDiffers, TradeNoDiffers
+from payments.models import Payment
+from tests.orders.factories import (
+    Shop,
+    commands_of,
+    coupon_state,
+    events,
+    order_of,
+    paid_fact,
+    payment_of,
+    race,
+    snapshot,
+)
+
+
+def confirm(shop: Shop, ordered, **fact):
+    payment = payment_of(ordered)
+    return confirm_paid(order_id=ordered.order_id, payment_id=payment.id, fact=paid_fact(payment, **fact), now=shop.now)
+
+
+def test_success_moves_order_payment_and_coupon_together(shop: Shop) -> None:
+    coupon_id = shop.coupon()
+    ordered, placed = shop.placed(coupon_id=coupon_id)
+    paid = confirm(shop, ordered)
+    assert (paid.status, paid.version, paid.coupon_state) == (10, 2, "redeemed")
+    order = order_of(ordered)
+    assert (order.trade_no, order.out_trade_no, order.paid_channel, order.fulfilment) == (
+        f"4200{placed.out_trade_no}",
+        placed.out_trade_no,
+        "wechat",
+        "waiting",
+    )
+    assert Payment.objects.get(order_no=ordered.order_no).status == "PAID"
+    assert coupon_state(coupon_id) == "USED"
+    redemption = CouponRedemption.objects.get()
+    assert (redemption.order_no, redemption.payment_no) == (ordered.order_no, placed.out_trade_no)
+    assert OrderCoupon.objects.get().redemption_id == redemption.id
+    assert commands_of(ordered) == ["create", "confirm_paid"]
+    assert [event["version"] for event in events("order.paid")] == [2]
+
+
+def test_without_a_coupon(shop: Shop) -> None:
+    ordered, _placed = shop.placed()
+    assert confirm(shop, ordered).coupon_state == "none"
+
+
+@pytest.mark.parametrize("amount_fen", [1, 30999, 31001])
+def test_another_amount_moves_nothing(shop: Shop, amount_fen: int) -> None:
+    """C21: the guard stands inside the conditional update."""
+    ordered, _placed = shop.placed()
+    before = snapshot()
+    with pytest.raises(AmountDiffers):
+        confirm(shop, ordered, amount_fen=amount_fen)
+    assert snapshot() == before
+
+
+def test_an_ended_order_is_not_confirmed(shop: Shop) -> None:
+    ordered, _placed = shop.placed()
+    shop.cancel(ordered)
+    before = snapshot()
+    with pytest.raises(IllegalTransition):
+        confirm(shop, ordered)
+    assert snapshot() == before
+
+
+def test_replay_is_told_and_writes_nothing(shop: Shop) -> None:
+    ordered, _placed = shop.placed(coupon_id=shop.coupon())
+    confirm(shop, ordered)
+    before = snapshot()
+    assert confirm(shop, ordered).replayed
+    with pytest.raises(TradeNoDiffers):
+        confirm(shop, ordered, trade_no="4200another")
+    assert snapshot() == before
+
+
+def test_race_of_callbacks_has_one_effect(shop: Shop) -> None:
+    """C17: confirm and callback in parallel."""
+    ordered, _placed = shop.placed(coupon_id=shop.coupon())
+    results = race(*[lambda: confirm(shop, ordered) for _ in range(6)])
+    assert [result.replayed for result in results].count(False) == 1
+    assert commands_of(ordered).count("confirm_paid") == 1
+    assert CouponRedemption.objects.count() == 1
+    assert len(events("payment.succeeded")) == 1
