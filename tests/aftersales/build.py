@@ -32,7 +32,7 @@ BUYER = "u-1"
 
 
 def a_key(merchant_id: UUID, name: str = "") -> BusinessKey:
-    return business_key(merchant_id=merchant_id, key=name or f"key-{next(_count)}")
+    return business_key(merchant_id=merchant_id, key=name or f"claim-key-{next(_count)}")
 
 
 def a_merchant(now: datetime, **settings) -> Merchant:
