@@ -63,7 +63,11 @@ scoping.register(
     view=roles.OPERATIONS | roles.AUDITOR,
     actions={"revive": roles.OPERATIONS},
 )
-scoping.register(StaffAction, view=roles.AUDITOR | roles.OPERATIONS | PLATFORM | roles.OWNER)
+scoping.register(
+    StaffAction,
+    view=roles.AUDITOR | roles.OPERATIONS | PLATFORM | roles.OWNER,
+    actions={"export": roles.AUDITOR | PLATFORM},
+)
 
 desk.register_navigation(
     "merchants.shop",
@@ -544,6 +548,17 @@ class StaffActionAdmin(desk.QuitsAdmin):
     search_fields = ["=username", "=subject_id", "=subject_label"]
     ordering = ["-id"]
     change_form_template = "admin/merchants/staffaction/page.html"
+    export_columns = [
+        (gettext_lazy("When"), "at"),
+        (gettext_lazy("Login"), "username"),
+        (gettext_lazy("Role"), "role"),
+        (gettext_lazy("Action"), "action"),
+        (gettext_lazy("Kind of object"), "subject_type"),
+        (gettext_lazy("Object"), "subject_id"),
+        (gettext_lazy("Name"), "subject_label"),
+        (gettext_lazy("Result"), "outcome"),
+        (gettext_lazy("Address"), "address"),
+    ]
     list_hint = gettext_lazy(
         "Who did what, when, from where, before and after. Nothing here can be changed or deleted."
     )

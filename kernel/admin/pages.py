@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -20,8 +20,10 @@ from unfold.admin import ModelAdmin
 
 from kernel import clock
 from kernel.admin import buttons as press
+from kernel.admin import export
 from kernel.admin.buttons import Button
 from kernel.admin.columns import mask
+from kernel.admin.export import Column
 from kernel.admin.filters import CappedPaginator
 from kernel.admin.reveal import declare, personal_fields
 from kernel.admin.site import QuitsAdminSite, site
@@ -64,7 +66,8 @@ class QuitsAdmin(ModelAdmin):
     list_hint: str | Promise = ""
     """One line under the list's title: what this list is for."""
     empty_hint: str | Promise = gettext_lazy("Nothing here. That is good news, or a filter is set.")
-    personal_columns: list[Personal] = []
+    export_columns: list[Column] = []
+    """(label, path or function) of the list as CSV, for roles with the action "export"; empty: no export."""
 
     change_form_template = "admin/object_page.html"
     change_list_template = "admin/object_list.html"
@@ -158,6 +161,7 @@ class QuitsAdmin(ModelAdmin):
         return [
             path("do/<slug:button>/", wrap(self.list_button_view), name=f"{name}_do_list"),
             path("bulk/<slug:button>/", wrap(self.bulk_view), name=f"{name}_bulk"),
+            path("export.csv", wrap(self.export_view), name=f"{name}_export"),
             path("<path:object_id>/do/<slug:button>/", wrap(self.button_view), name=f"{name}_do"),
             *super().get_urls(),
         ]
@@ -243,11 +247,44 @@ class QuitsAdmin(ModelAdmin):
                 for item in self.list_buttons
                 if may(item.name)
             ],
+            "export_url": self._export_url(request),
             "list_hint": self.list_hint,
             "empty_hint": self.empty_hint,
             **(extra_context or {}),
         }
         return super().changelist_view(request, context)
+
+    def _may_export(self, request: HttpRequest) -> bool:
+        return bool(self.export_columns) and self.admin_site.policy.may(request.user, self.model, "export")
+
+    def _export_url(self, request: HttpRequest) -> str:
+        if not self._may_export(request):
+            return ""
+        filters = request.GET.urlencode()
+        path = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_export")
+        return f"{path}?{filters}" if filters else path
+
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """The list as CSV, with the filters, the search and the order of the page."""
+        if not self.has_view_permission(request) or not self._may_export(request):
+            raise PermissionDenied
+        rows = self.get_changelist_instance(request).queryset
+        policy = self.admin_site.policy
+        policy.record(
+            request,
+            action="export",
+            subject=None,
+            subject_type=self.opts.label_lower,
+            detail={"filters": request.GET.urlencode()[:500]},
+            now=clock.now(),
+        )
+        return export.response(
+            rows,
+            self.export_columns,
+            how=policy.personal_of(request.user),
+            name=self.opts.model_name or "list",
+            zone=policy.zone_of(request.user),
+        )
 
     def _list_button_url(self, name: str) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_do_list", args=[name])

@@ -41,7 +41,7 @@ BUILT_IN = {
     "reveal",
     None,  # the catch-all 404
 }
-PER_PAGE = ("changelist", "change", "add", "delete", "history", "do", "do_list", "bulk")
+PER_PAGE = ("changelist", "change", "add", "delete", "history", "do", "do_list", "bulk", "export")
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model._meta.label)
@@ -153,6 +153,8 @@ def test_matrix(model, db, now):
                 assert client.get(address).status_code in allowed, (role, action)
                 if not (may and shown):
                     assert client.post(address, {"once": "x"}).status_code in (403, 404), (role, action)
+            exports = sees and bool(page.export_columns) and role in entry.actions.get("export", ())
+            assert client.get(reverse(f"{base}_export")).status_code == (200 if exports else 403), role
             for name, action in page.addresses.items():
                 may = sees and (action == "view" or role in entry.actions[action])
                 status = client.get(address_of(name, row)).status_code
