@@ -4,6 +4,7 @@ Who may see and do what is asked of `site.policy`, which merchants.scoping fills
 """
 
 from kernel.admin.buttons import Button, ButtonForm
+from kernel.admin.charts import Point, day_link, register_chart
 from kernel.admin.columns import money, status, when, yes_no
 from kernel.admin.desk import (
     Hit,
@@ -23,12 +24,15 @@ __all__ = [
     "ButtonForm",
     "Hit",
     "MerchantFilter",
+    "Point",
     "QuitsAdmin",
     "Scope",
     "capped",
+    "day_link",
     "money",
     "personal",
     "register",
+    "register_chart",
     "register_figure",
     "register_navigation",
     "register_search",

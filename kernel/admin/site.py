@@ -20,7 +20,7 @@ from unfold.sites import UnfoldAdminSite
 
 from kernel import clock
 from kernel.admin import desk
-from kernel.admin.columns import money_text
+from kernel.admin.charts import charts_for, shown
 from kernel.admin.policy import AccessPolicy, DenyAll
 from kernel.admin.reveal import personal_fields
 
@@ -115,6 +115,7 @@ class QuitsAdminSite(UnfoldAdminSite):
             "waiting": waiting,
             "waiting_total": sum(row["count"] for row in waiting),
             "figures": figures,
+            "charts": charts_for(scope),
             "groups": desk.navigation_for(self.policy, request.user),
             "today": scope.today_start,
             "headline": self.policy.headline_of(request.user),
@@ -152,11 +153,9 @@ class QuitsAdminSite(UnfoldAdminSite):
 
 def _shown(figure: desk.Figure, scope: desk.Scope) -> str:
     value = figure.query(scope)
-    if figure.format == "money":
-        return money_text(value)
-    if figure.format == "permille":
-        return f"{value / 10:.1f} %"
-    return f"{desk.CAP:,}+" if value > desk.CAP else f"{value:,}"
+    if figure.format == "count" and value > desk.CAP:
+        return f"{desk.CAP:,}+"
+    return shown(value, figure.format)
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
