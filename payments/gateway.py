@@ -98,7 +98,8 @@ class Doubt(StrEnum):
 
 
 class ChannelRefused(Exception):
-    """The channel answered, verifiably signed, a definite no."""
+    """The channel answered, verifiably signed, a definite no. Status 0: not even sent, since it must be
+    refused."""
 
     def __init__(self, status: int, code: str, message: str = "", follow_up: FollowUp = FollowUp.FINAL) -> None:
         super().__init__(f"{status} {code}: {message}")
@@ -152,7 +153,9 @@ class PaymentFact:
 @dataclass(frozen=True, kw_only=True)
 class RefundFact:
     """What the channel says about one refund. ``amount_fen`` is the refund asked for, the figure to compare;
-    ``payer_refund_fen`` is what reached the payer after the share of the channel's vouchers."""
+    ``payer_refund_fen`` is what reached the payer after the share of the channel's vouchers. A notice may
+    come without an amount (Alipay tells the trade's sum only): it is PROCESSING then, and a reason to query
+    at once."""
 
     channel: Channel
     state: RefundState

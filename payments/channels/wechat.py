@@ -365,8 +365,11 @@ class WechatGateway:
             "key_id": key_id,
             "plaintext": plaintext,
         }
-        if original_type == "transaction" and event_type.startswith("TRANSACTION."):
-            return PaymentNotice(fact=payment_fact(plaintext), **head)
+        if original_type == "transaction" and event_type == "TRANSACTION.SUCCESS":
+            paid = payment_fact(plaintext)
+            if not paid.state.is_paid:
+                raise ValueError("event and state contradict each other")
+            return PaymentNotice(fact=paid, **head)
         if original_type == "refund" and event_type.startswith("REFUND."):
             fact = refund_fact(plaintext, state_field="refund_status")
             if event_type != f"REFUND.{fact.state}":
@@ -434,7 +437,7 @@ class WechatGateway:
         try:
             entries = object_of(answer.body)["data"]
             keys = tuple(self._certificate(entry) for entry in entries)
-        except (ValueError, KeyError, TypeError, Undecryptable, ChannelUnknown) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, Undecryptable, ChannelUnknown) as error:
             raise ChannelUnknown(Doubt.MALFORMED, f"certificates: {error}") from error
         keys = tuple(key for key in keys if key.valid_until is None or key.valid_until > wall)
         try:

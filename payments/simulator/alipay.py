@@ -57,6 +57,7 @@ class Call:
     account: dict[str, Any]
     fields: dict[str, str]
     content: dict[str, Any]
+    struck: list[Fault]
 
     @property
     def seller(self) -> str:
@@ -86,7 +87,7 @@ def handle(world: World, request: Request) -> tuple[str, Reply, dict[str, Any]]:
         if operation not in ENDPOINTS:
             raise Refused("40002", "isv.invalid-method", "不存在的方法名")
         node = {"code": "10000", "msg": "Success"} | ENDPOINTS[operation](
-            Call(world, request, account, fields, content)
+            Call(world, request, account, fields, content, struck)
         )
     except Refused as refused:
         node = refused.node
@@ -349,7 +350,7 @@ def bill_url(call: Call) -> dict[str, Any]:
         raise Refused("40004", "isv.invalid-arguments", "bill_type不合法")
     content = None
     if call.world.bill_is_ready(bill_on):
-        content = bills.alipay_zip(call.world, call.seller, bill_on, kind)
+        content = bills.alipay_zip(call.world, call.seller, bill_on, kind, call.struck)
     if content is None:
         raise Refused("40004", "isp.bill_not_exist", "账单不存在")
     token = secrets.token_urlsafe(24)

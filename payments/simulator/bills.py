@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 
+from payments.simulator.faults import Fault
 from payments.simulator.store import Row
 from payments.simulator.world import CHINA, World
 
@@ -70,14 +71,30 @@ def refunds_on(world: World, channel: str, account: str, day: date) -> list[Row]
     )
 
 
+def bent(rows: list[Row], struck: Iterable[Fault]) -> list[Row]:
+    """Rows as a channel might wrongly show them: left out, twice, or with another amount."""
+    for fault in struck:
+        number = fault.params.get("number")
+        mine = [row for row in rows if number in (row.get("refund_no"), row["out_trade_no"])]
+        if fault.kind == "bill_omit":
+            rows = [row for row in rows if row not in mine]
+        elif fault.kind == "bill_twice":
+            rows = rows + mine
+        elif fault.kind == "bill_amount":
+            amount = int(fault.params["amount_fen"])
+            changed = {"amount_fen": amount, "payer_fen": amount, "voucher_fen": 0}
+            rows = [row | changed if row in mine else row for row in rows]
+    return rows
+
+
 def row_text(values: Iterable[str]) -> str:
     return ",".join("`" + value.replace(",", "，").replace("\n", " ") for value in values)
 
 
-def wechat_trade_bill(world: World, mchid: str, day: date, kind: str) -> str | None:
+def wechat_trade_bill(world: World, mchid: str, day: date, kind: str, struck: Iterable[Fault] = ()) -> str | None:
     """``kind`` is ALL, SUCCESS or REFUND. None: the day has no rows."""
-    charges = charges_on(world, "wechat", mchid, day) if kind in ("ALL", "SUCCESS") else []
-    refunds = refunds_on(world, "wechat", mchid, day) if kind in ("ALL", "REFUND") else []
+    charges = bent(charges_on(world, "wechat", mchid, day), struck) if kind in ("ALL", "SUCCESS") else []
+    refunds = bent(refunds_on(world, "wechat", mchid, day), struck) if kind in ("ALL", "REFUND") else []
     if not (charges or refunds):
         return None
     names = HEADERS[kind].split(",")
@@ -226,11 +243,12 @@ ALIPAY_FLOW_HEADER = (
 RULE = "#" + "-" * 41
 
 
-def alipay_zip(world: World, seller: str, day: date, kind: str) -> bytes | None:
+def alipay_zip(world: World, seller: str, day: date, kind: str, struck: Iterable[Fault] = ()) -> bytes | None:
     """The zip of one day's bill: details and a summary, in GBK, their names too. None: the day has no
     rows."""
-    charges = charges_on(world, "alipay", seller, day)
-    refunds = [row for row in refunds_on(world, "alipay", seller, day) if row["state"] == "SUCCESS"]
+    charges = bent(charges_on(world, "alipay", seller, day), struck)
+    done = [row for row in refunds_on(world, "alipay", seller, day) if row["state"] == "SUCCESS"]
+    refunds = bent(done, struck)
     if not (charges or refunds):
         return None
     made = alipay_trades(charges, refunds) if kind == "trade" else alipay_flow(charges, refunds)

@@ -36,6 +36,9 @@ AFTER = {
     "wrong_amount": "answer with another amount (amount_fen), validly signed",
     "wrong_order": "answer about another order, validly signed",
     "corrupt_bill": "a bill whose bytes do not fit its hash",
+    "bill_omit": "a good bill without the rows of number (a refund or order number)",
+    "bill_amount": "a good bill with another amount (amount_fen) in the rows of number",
+    "bill_twice": "a good bill with the rows of number twice",
 }
 NOTIFY = {
     "delay": "first sent after seconds",

@@ -53,6 +53,7 @@ class Call:
     request: Request
     account: dict[str, Any]
     args: dict[str, str]
+    struck: list[Fault]
 
     def json(self) -> dict[str, Any]:
         try:
@@ -83,7 +84,7 @@ def handle(world: World, request: Request) -> tuple[str, Reply, dict[str, Any]]:
     try:
         if endpoint is None:
             raise Refused(404, "RESOURCE_NOT_EXISTS", "接口不存在")
-        reply = endpoint(Call(world, request, account, args))
+        reply = endpoint(Call(world, request, account, args, struck))
     except Refused as refusal:
         reply = refusal_reply(*refusal.reply)
         note["code"] = refusal.reply[1]
@@ -494,7 +495,7 @@ def tradebill(call: Call) -> Reply:
     kind = query.get("bill_type", "ALL")
     want(kind in ("ALL", "SUCCESS", "REFUND"), "bill_type不合法")
     bill_on = bill_day(call)
-    content = bills.wechat_trade_bill(call.world, call.account["mchid"], bill_on, kind)
+    content = bills.wechat_trade_bill(call.world, call.account["mchid"], bill_on, kind, call.struck)
     return bill_reply(call, content)
 
 

@@ -71,11 +71,11 @@ def test_killed_again_and_again_under_refunds_nothing_is_lost_or_doubled(own: Ru
     shop = shop_at(own, inbox)
     out_trade_no = shop.paid(10000)
     lost = 0
-    for number in range(12):
+    for number in range(6):
         refund_no = f"{out_trade_no}-{number}"
-        shop.sim.fault("wechat.refund", "timeout_after" if number % 3 else "reset_after", seconds=5)
+        shop.sim.fault("wechat.refund", "timeout_after" if number % 2 else "reset_after", seconds=5)
         try:
-            if number % 4 == 0:
+            if number % 3 == 0:
                 own.kill()
                 own.start()
             shop.refund(out_trade_no, 100, 10000, refund_no=refund_no, gateway=hasty_of(own))
@@ -84,9 +84,9 @@ def test_killed_again_and_again_under_refunds_nothing_is_lost_or_doubled(own: Ru
         shop.sim.clear_faults()
         shop.refund(out_trade_no, 100, 10000, refund_no=refund_no)
     refunds = shop.sim.order(out_trade_no)["refunds"]
-    assert lost == 12
-    assert len(refunds) == 12
-    assert sum(row["amount_fen"] for row in refunds) == 1200
+    assert lost == 6
+    assert len(refunds) == 6
+    assert sum(row["amount_fen"] for row in refunds) == 600
 
 
 def hasty_of(running: Running) -> WechatGateway:

@@ -175,6 +175,27 @@ def test_the_links_of_a_bill_are_signed_and_a_forged_one_is_not_followed(second:
             download(second, BillKind.TRADE, day)
 
 
+def test_a_good_bill_that_says_something_else(second: Shop, sim: SimulatorClient) -> None:
+    """What reconciliation is there to find: the hash fits, a row is missing, doubled or of another amount."""
+    day = business_day(sim)
+    out_trade_no = second.paid()
+    kept = second.refund(out_trade_no, 100).refund_no
+    odd = second.refund(out_trade_no, 200).refund_no
+    next_morning(sim, day)
+
+    def amounts() -> list[tuple[str, int]]:
+        rows = second.gateway.parse_bill(download(second, BillKind.REFUND, day))
+        return [(row.refund_no, row.amount_fen) for row in rows]
+
+    sim.fault("wechat.tradebill", "bill_omit", number=odd)
+    assert amounts() == [(kept, 100)]
+    sim.fault("wechat.tradebill", "bill_amount", number=odd, amount_fen=201)
+    assert amounts() == [(kept, 100), (odd, 201)]
+    sim.fault("wechat.tradebill", "bill_twice", number=odd)
+    assert amounts() == [(kept, 100), (odd, 200), (odd, 200)]
+    assert amounts() == [(kept, 100), (odd, 200)]
+
+
 def test_today_s_bill_on_demand(second: Shop, sim: SimulatorClient) -> None:
     sim.settings(bills_always_ready=True)
     out_trade_no = second.paid()
