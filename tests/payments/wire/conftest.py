@@ -74,9 +74,17 @@ def simulator_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
     running.kill(signal.SIGTERM)
 
 
-@pytest.fixture
-def sim(simulator_process: Running) -> Iterator[SimulatorClient]:
+@pytest.fixture(scope="session")
+def hands(simulator_process: Running) -> Iterator[SimulatorClient]:
     client = SimulatorClient(simulator_process.base_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def sim(hands: SimulatorClient) -> SimulatorClient:
+    """The payer's and the channel's hands, everything back in its place."""
+    client = hands
     client.clear_faults()
     client.settings(
         auto_settle=True,
@@ -89,8 +97,7 @@ def sim(simulator_process: Running) -> Iterator[SimulatorClient]:
         bills_always_ready=False,
         offset_seconds=0.0,
     )
-    yield client
-    client.close()
+    return client
 
 
 @pytest.fixture
