@@ -34,11 +34,7 @@ class House:
     @property
     def environment(self) -> dict[str, str]:
         """Nothing of the test run around us: no database, no queue, no settings."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name in PASSED_ON or not name.startswith(OURS)
-        }
+        kept = {name: value for name, value in os.environ.items() if name in PASSED_ON or not name.startswith(OURS)}
         return {**kept, "QUITS_VAR": str(self.var), "PYTHONUNBUFFERED": "1"}
 
     def run(self, *command: str, seconds: float = 180, check: bool = True) -> subprocess.CompletedProcess[str]:

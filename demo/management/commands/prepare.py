@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +29,28 @@ class Command(BaseCommand):
         parser.add_argument("--without-demo", action="store_true", help="tables and static files only")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self._migrate()
-        self._collect_static()
+        with self._timed("tables"):
+            self._migrate()
+        with self._timed("static files"):
+            self._collect_static()
         if options["without_demo"]:
             return
-        seeded = seed_demo(now=clock.now(), simulator_url=settings.QUITS_SIMULATOR_URL)
+        with self._timed("demo"):
+            seeded = seed_demo(now=clock.now(), simulator_url=settings.QUITS_SIMULATOR_URL)
         if not seeded.replayed:
             self.stdout.write(f"the demo is there: {seeded.orders} orders, {seeded.claims} after-sales orders")
         self._write(settings.QUITS_VAR / "demo.json", demo_file_text())
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.stdout.write(f"{what}: {time.monotonic() - began:.1f} s")
 
     def _migrate(self) -> None:
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
             call_command("migrate", interactive=False, verbosity=0, stdout=self.stdout)
-            self.stdout.write("the tables are current")
 
     def _collect_static(self) -> None:
         """Only when a file was added, removed or touched since the last time."""
@@ -49,7 +60,6 @@ class Command(BaseCommand):
             return
         call_command("collectstatic", interactive=False, clear=True, verbosity=0, stdout=self.stdout)
         note.write_text(state)
-        self.stdout.write("static files collected")
 
     @staticmethod
     def _static_state() -> str:
