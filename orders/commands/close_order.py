@@ -51,7 +51,15 @@ class OrderEnded:
     detail: str = ""
 
 
-def close_order(*, order_id: UUID, reason: str, now: datetime, actor: Actor = SYSTEM, note: str = "") -> OrderEnded:
+def close_order(
+    *,
+    order_id: UUID,
+    reason: str,
+    now: datetime,
+    actor: Actor = SYSTEM,
+    note: str = "",
+    prepay_answered: bool = False,
+) -> OrderEnded:
     """PENDING → CLOSED with a reason. Asks the channel first (query, close, query), with no transaction open: paid
     there → the payment is settled instead; no answer → PENDING stays, asked again with back-off, and an anomaly
     after three tries. Coupon and stock are released in the closing transaction. `prepay_answered`: the channel has

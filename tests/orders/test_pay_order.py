@@ -26,7 +26,7 @@ def test_success_places_the_payment_until_the_window_ends(shop: Shop) -> None:
     payment = payment_of(ordered)
     assert (payment.status, payment.expires_at) == ("AWAITING", ordered.pay_expires_at)
     trade = shop.simulator.order(placed.out_trade_no)["orders"][0]
-    assert (trade["state"], trade["amount_fen"]) == ("NOTPAY", 31000)
+    assert (trade["state"], trade["total_fen"]) == ("NOTPAY", 31000)
     assert trade["expires_at"] is not None
 
 
