@@ -8,27 +8,64 @@ from django.contrib import admin as django_admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin, money
-from kernel.admin import QuitsAdmin
+from kernel.admin import QuitsAdmin, reveal
 from kernel.admin.columns import badge
-from ledgers.models import JournalEntry, JournalLine, StockEntry, StockItem
+from ledgers.models import (
+    Commission,
+    CommissionAccount,
+    CommissionEntry,
+    CommissionHold,
+    JournalEntry,
+    JournalLine,
+    PointsAccount,
+    PointsEarned,
+    PointsEntry,
+    PointsSpent,
+    SalesDay,
+    SalesEntry,
+    StockEntry,
+    StockItem,
+)
 from merchants import scoping
 from merchants.roles import MONEY_READERS, READERS
 
 BOOKS = gettext_lazy("Books")
+OPENED = gettext_lazy("Opened")
+USER = admin.personal("user_id", gettext_lazy("User"))
+BENEFICIARY = admin.personal("beneficiary", gettext_lazy("Beneficiary"))
+reveal.declare(PointsAccount, "user_id")
+reveal.declare(CommissionAccount, "beneficiary")
 
 scoping.register(StockItem, view=READERS)
 scoping.register(StockEntry, view=READERS)
 scoping.register(JournalEntry, view=MONEY_READERS)
-scoping.register(JournalLine)
+scoping.register(PointsAccount, view=READERS)
+scoping.register(CommissionAccount, view=MONEY_READERS)
+scoping.register(SalesDay, view=MONEY_READERS)
+for part in (
+    JournalLine,
+    PointsEntry,
+    PointsSpent,
+    PointsEarned,
+    Commission,
+    CommissionHold,
+    CommissionEntry,
+    SalesEntry,
+):
+    scoping.register(part)
 
 for place, (name, label, model, icon) in enumerate(
     [
         ("ledgers.stock", gettext_lazy("Stock"), StockItem, "inventory_2"),
         ("ledgers.stock_entries", gettext_lazy("Stock movements"), StockEntry, "swap_horiz"),
         ("ledgers.journal", gettext_lazy("Journal"), JournalEntry, "menu_book"),
+        ("ledgers.points", gettext_lazy("Points"), PointsAccount, "stars"),
+        ("ledgers.commission", gettext_lazy("Commission"), CommissionAccount, "handshake"),
+        ("ledgers.sales", gettext_lazy("Sales by day"), SalesDay, "monitoring"),
     ]
 ):
     admin.register_navigation(
@@ -117,3 +154,111 @@ class JournalAdmin(QuitsAdmin):
     def sides(self, entry: JournalEntry) -> str:
         lines = sorted(entry.lines.all(), key=lambda line: -line.amount_fen)
         return " · ".join(f"{line.account} {money.display(line.amount_fen)}" for line in lines)
+
+
+MOST = 200
+"""Entries on one page, newest first."""
+
+
+@admin.register(PointsAccount)
+class PointsAdmin(QuitsAdmin):
+    """A user's points with every movement."""
+
+    list_display = ["balance", admin.when("created_at", OPENED)]
+    list_display_links = ["balance"]
+    list_filter = [admin.MerchantFilter]
+    search_fields = ["user_id"]
+    search_help_text = gettext_lazy("A whole user id.")
+    ordering = ["-created_at", "-id"]
+    change_form_template = "ledgers/account.html"
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return []
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        term = search_term.strip()
+        return (queryset.filter(user_id=term) if term else queryset), False
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return [*super().get_list_display(request), self._reader(request, USER)]
+
+    def page_context(self, request: HttpRequest, obj: PointsAccount) -> dict[str, Any]:
+        return {
+            "who": self.masked(request, obj, "user_id"),
+            "figures": [(_("Balance"), obj.balance)],
+            "entries": [
+                {"row": row, "change": f"{row.delta:+d}", "balance": row.balance_after, "bucket": ""}
+                for row in PointsEntry.objects.filter(account=obj).order_by("-id")[:MOST]
+            ],
+        }
+
+
+@admin.register(CommissionAccount)
+class CommissionAdmin(QuitsAdmin):
+    """What a beneficiary has, by bucket. Below zero is a debt that later commissions offset."""
+
+    list_display = [
+        admin.money("pending_fen", gettext_lazy("Pending")),
+        admin.money("withdrawable_fen", gettext_lazy("Withdrawable")),
+        admin.money("frozen_fen", gettext_lazy("Frozen")),
+        admin.money("withdrawn_fen", gettext_lazy("Withdrawn")),
+    ]
+    list_filter = [admin.MerchantFilter]
+    search_fields = ["beneficiary"]
+    search_help_text = gettext_lazy("A whole beneficiary id.")
+    ordering = ["-created_at", "-id"]
+    change_form_template = "ledgers/account.html"
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return []
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        term = search_term.strip()
+        return (queryset.filter(beneficiary=term) if term else queryset), False
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return [*super().get_list_display(request), self._reader(request, BENEFICIARY)]
+
+    def page_context(self, request: HttpRequest, obj: CommissionAccount) -> dict[str, Any]:
+        return {
+            "who": self.masked(request, obj, "beneficiary"),
+            "figures": [
+                (_("Pending"), money.display(obj.pending_fen)),
+                (_("Withdrawable"), money.display(obj.withdrawable_fen)),
+                (_("Frozen"), money.display(obj.frozen_fen)),
+                (_("Withdrawn"), money.display(obj.withdrawn_fen)),
+            ],
+            "entries": [
+                {
+                    "row": row,
+                    "change": money.display(row.delta_fen),
+                    "balance": money.display(row.balance_after_fen),
+                    "bucket": row.get_bucket_display(),  # type: ignore[attr-defined]
+                }
+                for row in CommissionEntry.objects.filter(account=obj).order_by("-id")[:MOST]
+            ],
+        }
+
+
+@admin.register(SalesDay)
+class SalesAdmin(QuitsAdmin):
+    """What was sold and what came back, by day and SKU."""
+
+    list_display = [
+        "on_date",
+        "sku",
+        "sold_qty",
+        admin.money("sold_fen", gettext_lazy("Sales")),
+        "returned_qty",
+        admin.money("returned_fen", gettext_lazy("Refunds")),
+    ]
+    list_filter = [admin.MerchantFilter]
+    search_fields = ["sku"]
+    search_help_text = gettext_lazy("A whole SKU.")
+    ordering = ["-on_date", "sku", "id"]
+    fields = list_display
+    readonly_fields = fields
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        term = search_term.strip()
+        return (queryset.filter(sku=term) if term else queryset), False

@@ -29,6 +29,61 @@ JOURNAL_BALANCE = """
 """
 
 
+POINTS_BALANCES = """
+    SELECT a.merchant_id, a.user_id, a.balance, coalesce(e.balance, 0) AS entries_balance
+    FROM points_account a
+    LEFT JOIN (SELECT account_id, sum(delta) AS balance FROM points_entry GROUP BY account_id) e ON e.account_id = a.id
+    WHERE a.balance <> coalesce(e.balance, 0)
+"""
+
+COMMISSION_BALANCES = """
+    SELECT a.merchant_id, a.beneficiary, a.pending_fen, a.withdrawable_fen, a.frozen_fen, a.withdrawn_fen,
+           coalesce(e.pending, 0) AS entries_pending, coalesce(e.withdrawable, 0) AS entries_withdrawable,
+           coalesce(e.frozen, 0) AS entries_frozen, coalesce(e.withdrawn, 0) AS entries_withdrawn,
+           coalesce(c.net, 0) AS commissions_net
+    FROM commission_account a
+    LEFT JOIN (
+        SELECT account_id,
+               sum(delta_fen) FILTER (WHERE bucket = 'pending') AS pending,
+               sum(delta_fen) FILTER (WHERE bucket = 'withdrawable') AS withdrawable,
+               sum(delta_fen) FILTER (WHERE bucket = 'frozen') AS frozen,
+               sum(delta_fen) FILTER (WHERE bucket = 'withdrawn') AS withdrawn
+        FROM commission_entry GROUP BY account_id
+    ) e ON e.account_id = a.id
+    LEFT JOIN (
+        SELECT account_id, sum(amount_fen - reversed_fen) AS net FROM commission GROUP BY account_id
+    ) c ON c.account_id = a.id
+    WHERE (a.pending_fen, a.withdrawable_fen, a.frozen_fen, a.withdrawn_fen)
+          IS DISTINCT FROM (coalesce(e.pending, 0), coalesce(e.withdrawable, 0), coalesce(e.frozen, 0),
+                            coalesce(e.withdrawn, 0))
+       OR a.pending_fen + a.withdrawable_fen + a.frozen_fen + a.withdrawn_fen <> coalesce(c.net, 0)
+"""
+
+SALES_DAYS = """
+    SELECT coalesce(d.merchant_id, e.merchant_id) AS merchant_id, coalesce(d.on_date, e.on_date) AS on_date,
+           coalesce(d.sku, e.sku) AS sku, d.sold_qty, d.sold_fen, d.returned_qty, d.returned_fen,
+           e.sold_qty AS entries_sold_qty, e.sold_fen AS entries_sold_fen,
+           e.returned_qty AS entries_returned_qty, e.returned_fen AS entries_returned_fen
+    FROM sales_day d
+    FULL JOIN (
+        SELECT merchant_id, on_date, sku,
+               coalesce(sum(qty) FILTER (WHERE kind = 'sale'), 0) AS sold_qty,
+               coalesce(sum(amount_fen) FILTER (WHERE kind = 'sale'), 0) AS sold_fen,
+               coalesce(sum(qty) FILTER (WHERE kind = 'return'), 0) AS returned_qty,
+               coalesce(sum(amount_fen) FILTER (WHERE kind = 'return'), 0) AS returned_fen
+        FROM sales_entry GROUP BY merchant_id, on_date, sku
+    ) e ON (e.merchant_id, e.on_date, e.sku) = (d.merchant_id, d.on_date, d.sku)
+    WHERE (d.sold_qty, d.sold_fen, d.returned_qty, d.returned_fen)
+          IS DISTINCT FROM (e.sold_qty, e.sold_fen, e.returned_qty, e.returned_fen)
+"""
+
+MATURED_WHILE_HELD = """
+    SELECT c.merchant_id, c.order_no, c.line_no, h.after_sales_no, c.matured_at, h.created_at AS held_at
+    FROM commission_hold h JOIN commission c ON c.id = h.commission_id
+    WHERE c.matured_at >= h.created_at AND (h.ended_at IS NULL OR c.matured_at < h.ended_at)
+"""
+
+
 def stock_that_differs() -> list[dict[str, Any]]:
     """Stock items whose balances are not the sums of their entries."""
     return _rows(STOCK_BALANCES)
@@ -37,6 +92,27 @@ def stock_that_differs() -> list[dict[str, Any]]:
 def journal_that_differs() -> list[dict[str, Any]]:
     """Journal entries that do not balance (the database refuses them; this proves that it did)."""
     return _rows(JOURNAL_BALANCE)
+
+
+def points_that_differ() -> list[dict[str, Any]]:
+    """Points accounts whose balance is not the sum of their entries."""
+    return _rows(POINTS_BALANCES)
+
+
+def commission_that_differs() -> list[dict[str, Any]]:
+    """Commission accounts whose buckets are not the sums of their entries, or do not hold together what their
+    commissions are worth after refunds."""
+    return _rows(COMMISSION_BALANCES)
+
+
+def sales_that_differ() -> list[dict[str, Any]]:
+    """Days whose figures are not the sums of their entries."""
+    return _rows(SALES_DAYS)
+
+
+def commission_matured_while_held() -> list[dict[str, Any]]:
+    """Commissions that became withdrawable although a claim was open."""
+    return _rows(MATURED_WHILE_HELD)
 
 
 def _rows(sql: str) -> list[dict[str, Any]]:

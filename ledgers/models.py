@@ -1,7 +1,7 @@
-"""Books that only grow: stock by bucket, and the journal of money.
+"""Books that only grow: stock, points, commission, sales by day, and the journal of money.
 
 Every movement is an entry that is never changed or deleted; a wrong one is answered by an opposite one. Balances are
-kept beside the entries (stock) or summed from them (journal), and `ledgers/checks.py` proves that both agree.
+kept beside the entries or summed from them (journal), and `ledgers/checks.py` proves that both agree.
 """
 
 from __future__ import annotations
@@ -148,3 +148,367 @@ class JournalLine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.account} {self.amount_fen:+d}"
+
+
+class PointsAccount(models.Model):
+    """A user's points at one merchant. Taking earned points back may lead below zero; spending never does."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    user_id = models.CharField(_("user"), max_length=64)
+    balance = models.BigIntegerField(_("balance"), default=0)
+    version = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "points_account"
+        verbose_name = _("points account")
+        verbose_name_plural = _("points")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "user_id"], name="points_account_is_one_per_user"),
+        ]
+        indexes = [models.Index(fields=["-created_at", "-id"], name="points_account_newest")]
+
+    def __str__(self) -> str:
+        return self.user_id
+
+
+class PointsEntry(models.Model):
+    """One movement of points."""
+
+    class Kind(models.TextChoices):
+        SPEND = "spend", _("Spent on an order")
+        GIVE_BACK = "give_back", _("Spent points given back")
+        EARN = "earn", _("Earned")
+        TAKE_BACK = "take_back", _("Earned points taken back")
+        ADJUST = "adjust", _("Adjusted")
+
+    id = models.BigAutoField(primary_key=True)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    account = models.ForeignKey(PointsAccount, models.PROTECT, related_name="entries")
+    kind = models.CharField(_("kind"), max_length=16, choices=Kind.choices)
+    delta = models.BigIntegerField(_("change"))
+    balance_after = models.BigIntegerField(_("balance"))
+    business_key = models.CharField(_("business key"), max_length=128)
+    reference = models.CharField(_("reference"), max_length=64)
+    created_at = models.DateTimeField(_("time"))
+
+    class Meta:
+        db_table = "points_entry"
+        verbose_name = _("points entry")
+        verbose_name_plural = _("points entries")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "business_key"], name="points_movement_happens_once"),
+            models.CheckConstraint(condition=~Q(delta=0), name="points_entry_moves_something"),
+            models.CheckConstraint(
+                condition=Q(kind__in=["spend", "take_back"], delta__lt=0)
+                | Q(kind__in=["give_back", "earn"], delta__gt=0)
+                | Q(kind="adjust"),
+                name="points_entry_has_the_sign_of_its_kind",
+            ),
+            models.CheckConstraint(
+                condition=~Q(kind="spend") | Q(balance_after__gte=0), name="points_are_spent_within_the_balance"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["account", "-id"], include=["delta"], name="points_entry_by_account"),
+            models.Index(fields=["merchant", "reference"], name="points_entry_by_reference"),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.delta:+d}"
+
+
+class PointsSpent(models.Model):
+    """Points spent on one order line, and how many of them went back. Unit j of n is worth C(j) − C(j−1) of them,
+    with C(q) = ⌈points·q / n⌉."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    account = models.ForeignKey(PointsAccount, models.PROTECT, related_name="+")
+    order_no = models.CharField(_("order number"), max_length=32)
+    line_no = models.PositiveIntegerField(_("line"))
+    units = models.PositiveIntegerField(_("units"))
+    points = models.BigIntegerField(_("points"))
+    given_back = models.BigIntegerField(_("given back"), default=0)
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "points_spent"
+        verbose_name = _("points spent on a line")
+        verbose_name_plural = _("points spent")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "order_no", "line_no"], name="points_are_spent_once_per_line"),
+            models.CheckConstraint(condition=Q(points__gt=0) & Q(units__gt=0), name="points_spent_is_positive"),
+            models.CheckConstraint(
+                condition=Q(given_back__gte=0) & Q(given_back__lte=models.F("points")),
+                name="points_given_back_within_spent",
+            ),
+        ]
+
+
+class PointsEarned(models.Model):
+    """Points earned by one order line, and how many were taken back: E of the goods money refunded so far."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    account = models.ForeignKey(PointsAccount, models.PROTECT, related_name="+")
+    order_no = models.CharField(_("order number"), max_length=32)
+    line_no = models.PositiveIntegerField(_("line"))
+    base_fen = models.BigIntegerField(_("goods paid"))
+    points = models.BigIntegerField(_("points"))
+    refunded_fen = models.BigIntegerField(_("goods refunded"), default=0)
+    taken_back = models.BigIntegerField(_("taken back"), default=0)
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "points_earned"
+        verbose_name = _("points earned by a line")
+        verbose_name_plural = _("points earned")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "order_no", "line_no"], name="points_are_earned_once_per_line"),
+            models.CheckConstraint(condition=Q(points__gte=0) & Q(base_fen__gte=0), name="points_earned_not_negative"),
+            models.CheckConstraint(
+                condition=Q(refunded_fen__gte=0)
+                & Q(refunded_fen__lte=models.F("base_fen"))
+                & Q(taken_back__gte=0)
+                & Q(taken_back__lte=models.F("points")),
+                name="points_taken_back_within_earned",
+            ),
+        ]
+
+
+class CommissionAccount(models.Model):
+    """What a beneficiary has at one merchant, by bucket. Only `withdrawable` may be below zero: a debt that later
+    commissions offset, which no person is ever asked to pay."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    beneficiary = models.CharField(_("beneficiary"), max_length=64)
+    pending_fen = models.BigIntegerField(_("pending"), default=0)
+    withdrawable_fen = models.BigIntegerField(_("withdrawable"), default=0)
+    frozen_fen = models.BigIntegerField(_("frozen"), default=0)
+    withdrawn_fen = models.BigIntegerField(_("withdrawn"), default=0)
+    version = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "commission_account"
+        verbose_name = _("commission account")
+        verbose_name_plural = _("commission accounts")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "beneficiary"], name="commission_account_is_one_each"),
+            models.CheckConstraint(condition=Q(pending_fen__gte=0), name="commission_pending_is_not_negative"),
+            models.CheckConstraint(condition=Q(frozen_fen__gte=0), name="commission_frozen_is_not_negative"),
+            models.CheckConstraint(condition=Q(withdrawn_fen__gte=0), name="commission_withdrawn_is_not_negative"),
+        ]
+        indexes = [models.Index(fields=["-created_at", "-id"], name="commission_account_newest")]
+
+    def __str__(self) -> str:
+        return self.beneficiary
+
+
+class Commission(models.Model):
+    """What one order line earns one beneficiary at one level; reversed is E of the goods money refunded so far."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    account = models.ForeignKey(CommissionAccount, models.PROTECT, related_name="commissions")
+    order_no = models.CharField(_("order number"), max_length=32)
+    line_no = models.PositiveIntegerField(_("line"))
+    level = models.PositiveSmallIntegerField(_("level"))
+    base_fen = models.BigIntegerField(_("goods paid"))
+    amount_fen = models.BigIntegerField(_("commission"))
+    refunded_fen = models.BigIntegerField(_("goods refunded"), default=0)
+    reversed_fen = models.BigIntegerField(_("reversed"), default=0)
+    hold_until = models.DateTimeField(_("held until"))
+    matured_at = models.DateTimeField(_("withdrawable since"), null=True)
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "commission"
+        verbose_name = _("commission")
+        verbose_name_plural = _("commissions")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["merchant", "order_no", "line_no", "account", "level"], name="commission_is_earned_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(amount_fen__gte=0) & Q(amount_fen__lte=models.F("base_fen")),
+                name="commission_within_goods_paid",
+            ),
+            models.CheckConstraint(
+                condition=Q(refunded_fen__gte=0)
+                & Q(refunded_fen__lte=models.F("base_fen"))
+                & Q(reversed_fen__gte=0)
+                & Q(reversed_fen__lte=models.F("amount_fen")),
+                name="commission_reversed_within_earned",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["hold_until"], condition=Q(matured_at__isnull=True), name="commission_to_mature"),
+            models.Index(fields=["account", "-id"], name="commission_by_account"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.order_no} {self.line_no} {self.level}"
+
+
+class CommissionHold(models.Model):
+    """An open after-sales order on a commission: it does not mature meanwhile, and what had matured is frozen."""
+
+    class Outcome(models.TextChoices):
+        OPEN = "open", _("Open")
+        SETTLED = "settled", _("Settled")
+        RELEASED = "released", _("Released")
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    commission = models.ForeignKey(Commission, models.PROTECT, related_name="holds")
+    after_sales_no = models.CharField(_("after-sales number"), max_length=32)
+    frozen_fen = models.BigIntegerField(_("frozen"), default=0)
+    outcome = models.CharField(_("outcome"), max_length=16, choices=Outcome.choices, default=Outcome.OPEN)
+    created_at = models.DateTimeField(_("created"))
+    ended_at = models.DateTimeField(_("ended"), null=True)
+
+    class Meta:
+        db_table = "commission_hold"
+        verbose_name = _("commission hold")
+        verbose_name_plural = _("commission holds")
+        constraints = [
+            models.UniqueConstraint(fields=["commission", "after_sales_no"], name="commission_is_held_once_per_claim"),
+            models.CheckConstraint(condition=Q(frozen_fen__gte=0), name="commission_hold_is_not_negative"),
+            models.CheckConstraint(
+                condition=Q(outcome="open", ended_at__isnull=True) | (~Q(outcome="open") & Q(ended_at__isnull=False)),
+                name="commission_hold_ended_has_time",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["commission"], condition=Q(outcome="open"), name="commission_hold_open"),
+            models.Index(fields=["merchant", "after_sales_no"], name="commission_hold_by_claim"),
+        ]
+
+
+class CommissionEntry(models.Model):
+    """One movement in one bucket of a commission account."""
+
+    class Bucket(models.TextChoices):
+        PENDING = "pending", _("Pending")
+        WITHDRAWABLE = "withdrawable", _("Withdrawable")
+        FROZEN = "frozen", _("Frozen")
+        WITHDRAWN = "withdrawn", _("Withdrawn")
+
+    class Kind(models.TextChoices):
+        ACCRUE = "accrue", _("Earned")
+        MATURE = "mature", _("Became withdrawable")
+        FREEZE = "freeze", _("Frozen by a claim")
+        RELEASE = "release", _("Released")
+        REVERSE = "reverse", _("Reversed by a refund")
+        WITHDRAW = "withdraw", _("Withdrawn")
+
+    id = models.BigAutoField(primary_key=True)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    account = models.ForeignKey(CommissionAccount, models.PROTECT, related_name="entries")
+    commission = models.ForeignKey(Commission, models.PROTECT, null=True, related_name="entries")
+    kind = models.CharField(_("kind"), max_length=16, choices=Kind.choices)
+    bucket = models.CharField(_("bucket"), max_length=16, choices=Bucket.choices)
+    delta_fen = models.BigIntegerField(_("change"))
+    balance_after_fen = models.BigIntegerField(_("balance"))
+    business_key = models.CharField(_("business key"), max_length=160)
+    reference = models.CharField(_("reference"), max_length=64)
+    created_at = models.DateTimeField(_("time"))
+
+    class Meta:
+        db_table = "commission_entry"
+        verbose_name = _("commission entry")
+        verbose_name_plural = _("commission entries")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["merchant", "business_key", "bucket"], name="commission_movement_happens_once"
+            ),
+            models.CheckConstraint(condition=~Q(delta_fen=0), name="commission_entry_moves_something"),
+            models.CheckConstraint(
+                condition=~Q(kind="withdraw", bucket="withdrawable") | Q(balance_after_fen__gte=0),
+                name="commission_is_withdrawn_within_balance",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["account", "-id"], include=["bucket", "delta_fen"], name="commission_entry_by_account"
+            ),
+            models.Index(fields=["merchant", "reference"], name="commission_entry_by_reference"),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.delta_fen:+d} {self.bucket}"
+
+
+class SalesDay(models.Model):
+    """What one SKU sold and took back on one day of the merchant's own calendar."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    on_date = models.DateField(_("day"))
+    sku = models.CharField(_("SKU"), max_length=64)
+    sold_qty = models.BigIntegerField(_("sold"), default=0)
+    sold_fen = models.BigIntegerField(_("sales"), default=0)
+    returned_qty = models.BigIntegerField(_("taken back"), default=0)
+    returned_fen = models.BigIntegerField(_("refunds"), default=0)
+
+    class Meta:
+        db_table = "sales_day"
+        verbose_name = _("sales of a day")
+        verbose_name_plural = _("sales by day")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "on_date", "sku"], name="sales_day_is_one_row_per_sku"),
+            models.CheckConstraint(
+                condition=Q(sold_qty__gte=0, sold_fen__gte=0, returned_qty__gte=0, returned_fen__gte=0),
+                name="sales_figures_are_not_negative",
+            ),
+        ]
+        indexes = [models.Index(fields=["-on_date", "sku"], name="sales_day_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.on_date} {self.sku}"
+
+
+class SalesEntry(models.Model):
+    """One sale or return, counted on the day it happened."""
+
+    class Kind(models.TextChoices):
+        SALE = "sale", _("Sale")
+        RETURN = "return", _("Return")
+
+    id = models.BigAutoField(primary_key=True)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    kind = models.CharField(_("kind"), max_length=16, choices=Kind.choices)
+    on_date = models.DateField(_("day"))
+    sku = models.CharField(_("SKU"), max_length=64)
+    qty = models.BigIntegerField(_("pieces"))
+    amount_fen = models.BigIntegerField(_("amount"))
+    business_key = models.CharField(_("business key"), max_length=128)
+    reference = models.CharField(_("reference"), max_length=64)
+    created_at = models.DateTimeField(_("time"))
+
+    class Meta:
+        db_table = "sales_entry"
+        verbose_name = _("sales entry")
+        verbose_name_plural = _("sales entries")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "business_key"], name="sale_is_counted_once"),
+            models.CheckConstraint(condition=Q(qty__gte=0) & Q(amount_fen__gte=0), name="sales_entry_not_negative"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["merchant", "on_date", "sku"],
+                include=["kind", "qty", "amount_fen"],
+                name="sales_entry_by_day",
+            ),
+            models.Index(fields=["merchant", "reference"], name="sales_entry_by_reference"),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.sku} × {self.qty}"

@@ -1,0 +1,131 @@
+"""Count what was sold and what came back, by day and SKU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.db.models import F
+from django.utils.translation import gettext_lazy as _
+
+from kernel import errors, numbers
+from kernel.transactions import unit_of_work
+from ledgers.models import SalesDay, SalesEntry
+from merchants.models import Merchant
+
+COLUMNS = {
+    SalesEntry.Kind.SALE: ("sold_qty", "sold_fen"),
+    SalesEntry.Kind.RETURN: ("returned_qty", "returned_fen"),
+}
+
+
+class SalesKeyReused(errors.Refusal):
+    code = "IDEMPOTENCY_KEY_REUSED"
+    status = 422
+    message = _("This business key was used for another sale.")
+
+
+errors.refuse_on_constraint("sale_is_counted_once", SalesKeyReused)
+
+
+@dataclass(frozen=True)
+class SalesCounted:
+    on_date: date
+    replayed: bool = False
+
+
+def count_sale(
+    *,
+    merchant_id: UUID,
+    sku: str,
+    qty: int,
+    amount_fen: int,
+    business_key: str,
+    reference: str,
+    at: datetime,
+    now: datetime,
+) -> SalesCounted:
+    """Units and goods money up, on the day (of the merchant's calendar) of `at`. Joins the caller. The same key again
+    → replay. Raises SalesKeyReused, InvalidInput."""
+    return _count(
+        SalesEntry.Kind.SALE,
+        merchant_id=merchant_id,
+        sku=sku,
+        qty=qty,
+        amount_fen=amount_fen,
+        business_key=business_key,
+        reference=reference,
+        at=at,
+        now=now,
+    )
+
+
+def count_sale_return(
+    *,
+    merchant_id: UUID,
+    sku: str,
+    qty: int,
+    amount_fen: int,
+    business_key: str,
+    reference: str,
+    at: datetime,
+    now: datetime,
+) -> SalesCounted:
+    """Units and goods money down, on the day the refund succeeded (`at`), whenever they were sold. Price protection and
+    compensation come with qty 0. Joins the caller. The same key again → replay. Raises SalesKeyReused, InvalidInput."""
+    return _count(
+        SalesEntry.Kind.RETURN,
+        merchant_id=merchant_id,
+        sku=sku,
+        qty=qty,
+        amount_fen=amount_fen,
+        business_key=business_key,
+        reference=reference,
+        at=at,
+        now=now,
+    )
+
+
+def _count(
+    kind: SalesEntry.Kind,
+    *,
+    merchant_id: UUID,
+    sku: str,
+    qty: int,
+    amount_fen: int,
+    business_key: str,
+    reference: str,
+    at: datetime,
+    now: datetime,
+) -> SalesCounted:
+    if qty < 0 or amount_fen < 0 or not sku:
+        raise errors.InvalidInput(sku=sku, qty=qty, amount_fen=amount_fen)
+    with unit_of_work(now=now):
+        zone = ZoneInfo(Merchant.objects.values_list("timezone", flat=True).get(pk=merchant_id))
+        on_date = at.astimezone(zone).date()
+        known = SalesEntry.objects.filter(merchant_id=merchant_id, business_key=business_key).first()
+        if known is not None:
+            if (known.kind, known.sku, known.qty, known.amount_fen) != (kind, sku, qty, amount_fen):
+                raise SalesKeyReused(business_key=business_key)
+            return SalesCounted(known.on_date, replayed=True)
+        SalesEntry.objects.create(
+            merchant_id=merchant_id,
+            kind=kind,
+            on_date=on_date,
+            sku=sku,
+            qty=qty,
+            amount_fen=amount_fen,
+            business_key=business_key,
+            reference=reference,
+            created_at=now,
+        )
+        SalesDay.objects.bulk_create(
+            [SalesDay(id=numbers.uuid7(), merchant_id=merchant_id, on_date=on_date, sku=sku)], ignore_conflicts=True
+        )
+        pieces, fen = COLUMNS[kind]
+        SalesDay.objects.filter(merchant_id=merchant_id, on_date=on_date, sku=sku).update(
+            **{pieces: F(pieces) + qty, fen: F(fen) + amount_fen}
+        )
+        return SalesCounted(on_date)
