@@ -2,6 +2,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.admin.conftest import (  # noqa: F401  (the browser's fixtures)
+    browser_context_args,
+    browser_type_launch_args,
+    console,
+    log_in,
+    shot,
+)
 from tests.coupons.factories import Shop, make_shop
 from tests.coupons.invariants import assert_invariants
 
