@@ -1,10 +1,11 @@
 """Structured logs: one JSON object a line, from structlog and from the standard library alike."""
 
 import logging
+from typing import Any
 
 import structlog
 
-SHARED = [
+SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from django.apps import apps
-from django.utils.translation import trans_real
+from django.utils.translation import to_locale, trans_real
 from django.utils.translation.template import templatize
 
 # function: how its leading arguments are read
@@ -141,7 +141,7 @@ def _key(message: Said) -> str | tuple[str, int]:
 
 def _library_catalog(language: str) -> dict[str | tuple[str, int], str]:
     """Everything that Django and the installed libraries bring in a language."""
-    locale = trans_real.to_locale(language)
+    locale = to_locale(language)
     roots = [Path(trans_real.__file__).parents[2] / "conf" / "locale"]
     roots += [Path(app.path) / "locale" for app in apps.get_app_configs()]
     merged: dict[str | tuple[str, int], str] = {}

@@ -5,6 +5,7 @@ import json
 import types
 import typing
 from datetime import date, datetime
+from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
@@ -36,14 +37,16 @@ def canonical_json(value: Any) -> str:
 
 def from_data(kind: type[T], data: dict[str, Any], **extra: Any) -> T:
     """Rebuild a result from its stored data; UUID, datetime, date and nested results by their annotations."""
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # a class is hashable
     known = {name: _revive(hints[name], value) for name, value in data.items() if name in hints}
     return kind(**{**known, **extra})
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
     if value is None or isinstance(value, str | int | float | bool):
-        return value.value if hasattr(value, "value") else value
+        return value
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, datetime | date):
@@ -77,6 +80,6 @@ def _revive(hint: Any, value: Any) -> Any:
         return datetime.fromisoformat(value)
     if hint is date:
         return date.fromisoformat(value)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return from_data(hint, value)
     return value

@@ -3,6 +3,7 @@
 import os
 import socket
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import redis
@@ -70,7 +71,7 @@ def _abandoned(client: redis.Redis, limit: int) -> list:
 
 
 def _fresh(client: redis.Redis, limit: int) -> list:
-    found = client.xreadgroup(GROUP, reader_name(), {STREAM: ">"}, count=limit)
+    found: Any = client.xreadgroup(GROUP, reader_name(), {STREAM: ">"}, count=limit)
     return found[0][1] if found else []
 
 

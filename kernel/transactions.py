@@ -34,9 +34,9 @@ def unit_of_work(*, now: datetime) -> Iterator[None]:
         kind = refusal_for_constraint(constraint_of(error))
         if kind is None:
             raise
-        refusal = kind()
-        leave_evidence(refusal, now=now)
-        raise refusal from error
+        said = kind()
+        leave_evidence(said, now=now)
+        raise said from error
 
 
 def leave_evidence(refusal: Refusal, *, now: datetime) -> None:

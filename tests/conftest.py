@@ -1,8 +1,14 @@
 """What every test stands on: real PostgreSQL, real Valkey (a database of its own per xdist worker), a fixed clock."""
 
+import hashlib
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -65,3 +71,47 @@ def _empty_valkey(request: pytest.FixtureRequest):
 
         valkey.client().flushdb()
     return
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Migrate once for all workers: each test database is a copy of a template named after the migrations."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.glob("*/migrations/*.py")):
+        digest.update(path.read_bytes())
+    name = f"quits_template_{digest.hexdigest()[:16]}"
+    address = settings.DATABASES["default"]
+    with psycopg.connect(
+        host=address["HOST"],
+        port=address["PORT"] or 5432,
+        user=address["USER"],
+        password=address["PASSWORD"],
+        dbname=address["NAME"],
+        autocommit=True,
+    ) as server:
+        server.execute("SELECT pg_advisory_lock(hashtext('quits test template'))")
+        found = server.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+        if not found:
+            server.execute(f'CREATE DATABASE "{name}_being_made"')
+            try:
+                _migrate(root, f"{name}_being_made")
+                server.execute(f'ALTER DATABASE "{name}_being_made" RENAME TO "{name}"')
+            finally:
+                server.execute(f'DROP DATABASE IF EXISTS "{name}_being_made"')
+    address.setdefault("TEST", {})["TEMPLATE"] = name
+
+
+def _migrate(root: Path, database: str) -> None:
+    owner = urlsplit(os.environ.get("DATABASE_OWNER_URL") or os.environ["DATABASE_URL"])
+    target = urlunsplit(owner._replace(path=f"/{database}"))
+    done = subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--verbosity=0"],
+        cwd=root,
+        env={**os.environ, "DATABASE_URL": target, "DATABASE_OWNER_URL": target},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.exit(f"migrating the test template failed:\n{done.stdout}{done.stderr}", returncode=3)

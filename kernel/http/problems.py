@@ -134,6 +134,6 @@ class ProblemSerializer(serializers.Serializer):
     status = serializers.IntegerField()
     detail = serializers.CharField()
     code = serializers.CharField(help_text="Stable, for programs.")
-    data = serializers.DictField(child=serializers.JSONField())
+    data = serializers.DictField(child=serializers.JSONField())  # type: ignore[assignment]
     request_id = serializers.CharField()
-    errors = FieldErrorSerializer(many=True, required=False)
+    errors = FieldErrorSerializer(many=True, required=False)  # type: ignore[assignment]

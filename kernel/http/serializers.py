@@ -16,7 +16,7 @@ class StrictSerializer(serializers.Serializer):
             if unknown:
                 raise serializers.ValidationError(
                     {
-                        str(name)[:100]: [serializers.ErrorDetail(_("Unknown field."), code="unknown")]
+                        str(name)[:100]: [serializers.ErrorDetail(str(_("Unknown field.")), code="unknown")]
                         for name in unknown
                     }
                 )

@@ -73,7 +73,7 @@ class ReadView(APIView):
     def page(self, queryset: Any, serializer: type[BaseSerializer]) -> Response:
         """One keyset page of a queryset."""
         paginator = self.pagination_class()
-        rows = paginator.paginate_queryset(queryset, self.request, view=self)
+        rows: Any = paginator.paginate_queryset(queryset, self.request, view=self)
         return paginator.get_paginated_response(serializer(rows, many=True).data)
 
 
@@ -99,7 +99,7 @@ class CommandView(APIView):
         data = self.request.data if isinstance(self.request.data, dict) else {}
         asked = {name: value for name, value in data.items() if name not in exclude}
         return idempotency.BusinessKey(
-            merchant_id=self.request.auth.merchant_id,
+            merchant_id=self.request.auth.merchant_id,  # type: ignore[union-attr]  # ClientAuth
             key=key,
             request_hash=idempotency.request_hash([self.request.method, self.request.path, asked]),
         )
