@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from kernel import clock
-from merchants.scoping import address_of
+from merchants.entrance import address_of
 from payments.commands.store_notify import store_notify
 from payments.gateway import Channel, NotifyAnswer
 from payments.models import ChannelNotify
