@@ -4,6 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.templatetags.static import static
+from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
 
@@ -67,6 +68,12 @@ UNFOLD: dict[str, Any] = {
         "command_search": False,
         "show_all_applications": False,
         "navigation": "kernel.admin.site.navigation",
+    },
+    "ACCOUNT": {
+        "navigation": [
+            {"title": _("Change password"), "link": reverse_lazy("admin:password_change")},
+            {"title": _("Second factor"), "link": reverse_lazy("admin:second_factor_setup")},
+        ]
     },
     "LOGIN": {"image": None},
 }

@@ -7,6 +7,7 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
@@ -141,11 +142,13 @@ TEMPLATES = [
 
 # --- PostgreSQL: one statement per transition needs server-side binding and prepared statements -----------------
 _IS_WEB = os.environ.get("QUITS_PROCESS") == "web"
-DATABASES = {
-    "default": dj_database_url.parse(
-        env("DATABASE_URL", "postgresql://quits_app@127.0.0.1:5432/quits"),
-        conn_max_age=0 if _IS_WEB else 60,
-        conn_health_checks=True,
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": dict(
+        dj_database_url.parse(
+            env("DATABASE_URL", "postgresql://quits_app@127.0.0.1:5432/quits"),
+            conn_max_age=0 if _IS_WEB else 60,
+            conn_health_checks=True,
+        )
     )
 }
 DATABASES["default"]["OPTIONS"] = {
@@ -160,13 +163,8 @@ DATABASE_OWNER_URL = os.environ.get("DATABASE_OWNER_URL") or os.environ.get("DAT
 """The role that owns the tables: migrations and tests connect as it, the product never does."""
 _OWNER_COMMANDS = {"migrate", "sqlmigrate", "makemigrations", "prepare"}
 if DATABASE_OWNER_URL and (QUITS_ENV == "test" or (len(sys.argv) > 1 and sys.argv[1] in _OWNER_COMMANDS)):
-    DATABASES["default"].update(
-        {
-            name: value
-            for name, value in dj_database_url.parse(DATABASE_OWNER_URL).items()
-            if name in ("NAME", "USER", "PASSWORD", "HOST", "PORT")
-        }
-    )
+    _owner: dict[str, Any] = dict(dj_database_url.parse(DATABASE_OWNER_URL))
+    DATABASES["default"].update({name: _owner[name] for name in ("NAME", "USER", "PASSWORD", "HOST", "PORT")})
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Valkey ------------------------------------------------------------------------------------------------------
@@ -267,6 +265,14 @@ AXES_LOCKOUT_TEMPLATE = "admin/locked_out.html"
 AXES_ENABLE_ADMIN = False
 AXES_IPWARE_PROXY_COUNT = int(os.environ.get("QUITS_PROXY_COUNT", "0"))
 LOGIN_URL = "admin:login"
+QUITS_SECOND_FACTOR_ROLES = frozenset(filter(None, os.environ.get("QUITS_SECOND_FACTOR_ROLES", "").split(",")))
+"""Roles that may not work without an authenticator app, for example "finance,operations"."""
+QUITS_ISSUER = os.environ.get("QUITS_ISSUER", "Quits")
+"""How authenticator apps name this installation."""
+QUITS_SESSIONS_PER_PERSON = int(os.environ.get("QUITS_SESSIONS_PER_PERSON", "3"))
+QUITS_SESSION_IDLE_SECONDS = int(os.environ.get("QUITS_SESSION_IDLE_SECONDS", "3600"))
+QUITS_PROXY_COUNT = int(os.environ.get("QUITS_PROXY_COUNT", "0"))
+"""How many proxies stand before us, whose X-Forwarded-For can be believed."""
 
 # --- Browser and transport security -------------------------------------------------------------------------------
 _HTTPS = QUITS_BASE_URL.startswith("https://")

@@ -18,18 +18,30 @@ from kernel import inbox
 from kernel.errors import IllegalTransition
 from kernel.idempotency import BusinessKey
 from kernel.models import IdempotencyKey, InboxMessage, OutboxEvent
-from merchants import roles, scoping
+from merchants import roles, scoping, second_factor_pages  # noqa: F401 (its pages register themselves)
 from merchants.commands.change_client import change_client
 from merchants.commands.change_settings import CHANGEABLE, change_settings
 from merchants.commands.change_staff import change_staff, set_password
 from merchants.commands.create_client import KeyIssued, create_client
 from merchants.commands.create_merchant import create_merchant
 from merchants.commands.create_staff import create_staff
+from merchants.commands.enter_desk import end_all_sessions
 from merchants.commands.revoke_key import revoke_key
 from merchants.commands.rotate_key import rotate_key
+from merchants.commands.second_factor import remove_second_factor
 from merchants.commands.switch_merchant import switch_merchant
 from merchants.commands.unlock_login import unlock_login
-from merchants.models import ApiClient, ApiKey, Merchant, Scope, Staff, StaffAction
+from merchants.models import (
+    ApiClient,
+    ApiKey,
+    Merchant,
+    RecoveryCode,
+    Scope,
+    SecondFactor,
+    Staff,
+    StaffAction,
+    StaffSession,
+)
 from merchants.roles import MERCHANT, PLATFORM, Role
 
 ACCESS = gettext_lazy("Access")
@@ -46,7 +58,9 @@ scoping.register(
 scoping.register(
     Staff,
     view=PLATFORM | roles.AUDITOR | roles.OWNER,
-    actions=dict.fromkeys(["create", "change_role", "new_password", "switch_off", "switch_on", "unlock"], PLATFORM),
+    actions=dict.fromkeys(
+        ["create", "change_role", "new_password", "switch_off", "switch_on", "unlock", "remove_factor"], PLATFORM
+    ),
 )
 scoping.register(
     ApiClient,
@@ -54,6 +68,9 @@ scoping.register(
     actions=dict.fromkeys(["create", "rotate", "revoke", "change", "switch_off", "switch_on"], PLATFORM),
 )
 scoping.register(ApiKey, path="client__merchant")
+scoping.register(StaffSession, path="staff__merchant")
+scoping.register(SecondFactor, path="staff__merchant")
+scoping.register(RecoveryCode, path="staff__merchant")
 scoping.register(IdempotencyKey, path="merchant_id")
 scoping.register(OutboxEvent, path="merchant_id")
 scoping.register(
@@ -290,8 +307,9 @@ class StaffAdmin(desk.QuitsAdmin):
     list_select_related = ["user", "merchant"]
     list_filter = ["role", desk.MerchantFilter]
     search_fields = ["user__username"]
-    fields = ["user", "role", "merchant", "active", "last_login", "must_change_password", "created_at"]
-    readonly_fields = ["active", "last_login"]
+    fields = ["user", "role", "merchant", "active", "last_login", "has_factor", "must_change_password", "created_at"]
+    readonly_fields = ["active", "last_login", "has_factor"]
+    change_form_template = "admin/merchants/staff/page.html"
     list_hint = gettext_lazy("Everybody who may enter the back office, and in which role.")
     audit_fields = ["role", "merchant_id", "must_change_password"]
     list_buttons = [
@@ -305,6 +323,17 @@ class StaffAdmin(desk.QuitsAdmin):
             form=PasswordForm,
             icon="password",
             confirm=gettext_lazy("Every open session of this person ends."),
+        ),
+        desk.Button(
+            "remove_factor",
+            gettext_lazy("Remove second factor"),
+            icon="phonelink_erase",
+            variant="danger",
+            confirm=gettext_lazy(
+                "For a lost phone. Make sure that it is really this person who asks. They set up a new one at login "
+                "where their role demands it; every open session ends."
+            ),
+            allowed=lambda obj: hasattr(obj, "second_factor") and obj.second_factor.confirmed_at is not None,
         ),
         desk.Button(
             "unlock",
@@ -333,6 +362,13 @@ class StaffAdmin(desk.QuitsAdmin):
     def last_login(self, obj: Staff) -> datetime | None:
         return obj.user.last_login
 
+    @admin.display(description=gettext_lazy("Second factor"), boolean=True)
+    def has_factor(self, obj: Staff) -> bool:
+        return hasattr(obj, "second_factor") and obj.second_factor.confirmed_at is not None
+
+    def page_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        return {"sessions": StaffSession.objects.filter(staff=obj).order_by("-id")[:10]}
+
     def form_initial(self, request: HttpRequest, obj: Any, button: desk.Button) -> dict[str, Any]:
         return {"role": obj.role, "merchant": obj.merchant_id} if button.name == "change_role" else {}
 
@@ -360,6 +396,13 @@ class StaffAdmin(desk.QuitsAdmin):
     ) -> str:
         set_password(staff_id=obj.pk, password=data["password"], must_change=True, now=now)
         return _("New password set. The person changes it on first login.")
+
+    def do_remove_factor(
+        self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        remove_second_factor(staff_id=obj.pk, now=now)
+        end_all_sessions(staff_id=obj.pk, now=now)
+        return _("Second factor removed.")
 
     def do_unlock(
         self, request: HttpRequest, obj: Staff, data: dict[str, Any], *, key: BusinessKey, now: datetime
@@ -581,7 +624,13 @@ class StaffActionAdmin(desk.QuitsAdmin):
     def action_label(self, obj: StaffAction) -> str:
         page = self._page_of(obj)
         buttons = [*page.buttons, *page.list_buttons] if page else []
-        other = {"reveal": _("Personal data shown"), "password_changed": _("Own password changed")}
+        other = {
+            "reveal": _("Personal data shown"),
+            "password_changed": _("Own password changed"),
+            "export": _("Export"),
+            "second_factor_set_up": _("Second factor set up"),
+            "recovery_code_used": _("Logged in with a recovery code"),
+        }
         return next((str(row.label) for row in buttons if row.name == obj.action), other.get(obj.action, obj.action))
 
     @admin.display(description=gettext_lazy("Kind of object"))

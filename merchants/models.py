@@ -130,6 +130,70 @@ class Staff(models.Model):
         return self.user.get_username()
 
 
+class StaffSession(models.Model):
+    """One login of a person, from when to when, from where. The newest few are open, older ones are ended."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    staff = models.ForeignKey(Staff, on_delete=models.CASCADE, related_name="sessions", verbose_name=_("staff member"))
+    session_key = models.CharField(max_length=40, unique=True, editable=False)
+    entered_at = models.DateTimeField(_("since"))
+    ended_at = models.DateTimeField(_("until"), null=True)
+    address = models.CharField(_("address"), max_length=45)
+    user_agent = models.CharField(_("browser"), max_length=200)
+
+    class Meta:
+        db_table = "staff_session"
+        verbose_name = _("login session")
+        verbose_name_plural = _("login sessions")
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["staff", "-id"], condition=models.Q(ended_at__isnull=True), name="staff_session_open")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.staff_id} {self.entered_at:%Y-%m-%d %H:%M}"
+
+
+class SecondFactor(models.Model):
+    """A person's authenticator app. Unconfirmed until its first code was entered."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    staff = models.OneToOneField(
+        Staff, on_delete=models.CASCADE, related_name="second_factor", verbose_name=_("staff member")
+    )
+    secret_encrypted = models.TextField(editable=False)
+    created_at = models.DateTimeField(_("created at"))
+    confirmed_at = models.DateTimeField(_("confirmed at"), null=True)
+    # The step of the last accepted code: a code counts once.
+    last_step = models.BigIntegerField(default=0, editable=False)
+    failures = models.PositiveSmallIntegerField(default=0, editable=False)
+    locked_until = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "second_factor"
+        verbose_name = _("second factor")
+        verbose_name_plural = _("second factors")
+
+    def __str__(self) -> str:
+        return str(self.staff_id)
+
+
+class RecoveryCode(models.Model):
+    """A code for the day on which the phone is gone; its digest only, and it opens the door once."""
+
+    id = models.BigAutoField(primary_key=True)
+    staff = models.ForeignKey(Staff, on_delete=models.CASCADE, related_name="recovery_codes")
+    digest = models.CharField(max_length=64, editable=False)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "recovery_code"
+        constraints = [models.UniqueConstraint(fields=["staff", "digest"], name="recovery_code_is_one_per_person")]
+
+    def __str__(self) -> str:
+        return f"{self.staff_id} {'used' if self.used_at else 'unused'}"
+
+
 class Scope(models.TextChoices):
     """What an API client may do. `read` covers every GET."""
 

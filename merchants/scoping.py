@@ -19,7 +19,11 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest
 
-from merchants.models import Staff, StaffAction
+from merchants import entrance
+from merchants.commands.change_staff import confirm_own_password
+from merchants.commands.enter_desk import leave_desk
+from merchants.commands.record_action import record_action
+from merchants.models import Staff
 from merchants.roles import MERCHANT, NOBODY, Role
 
 M = TypeVar("M", bound=Model)
@@ -143,15 +147,6 @@ def merchant_id_of(row: Model) -> UUID | None:
     return value.pk if isinstance(value, Model) else value
 
 
-def address_of(request: HttpRequest) -> str:
-    """Where the request came from, as far as the configured number of proxies can be trusted."""
-    count = getattr(settings, "QUITS_PROXY_COUNT", 0)
-    hops = [hop.strip() for hop in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if hop.strip()]
-    if count and len(hops) >= count:
-        return hops[-count][:45]
-    return request.META.get("REMOTE_ADDR", "")[:45]
-
-
 class Policy:
     """The registry as the admin site of the kernel asks for it (kernel.admin.policy.AccessPolicy)."""
 
@@ -198,15 +193,15 @@ class Policy:
             return ""
         return str(staff.merchant.name if staff.merchant else Role(staff.role).label)
 
-    def must_change_password(self, user: Person) -> bool:
-        staff = staff_of(user)
-        return bool(staff and staff.must_change_password)
+    def duty(self, request: HttpRequest, *, now: datetime) -> str:
+        return entrance.duty(request, staff_of(request.user), now=now)
+
+    def left(self, request: HttpRequest, *, now: datetime) -> None:
+        leave_desk(session_key=request.session.session_key or "", now=now)
 
     def password_changed(self, request: HttpRequest, *, now: datetime) -> None:
         staff = staff_of(request.user)
         if staff is not None:
-            from merchants.commands.change_staff import confirm_own_password
-
             confirm_own_password(staff_id=staff.pk, now=now)
             self.record(request, action="password_changed", subject=staff, now=now)
 
@@ -227,20 +222,18 @@ class Policy:
         staff = staff_of(request.user)
         if staff is None:
             return
-        merchant_id = merchant_id_of(subject) if subject is not None else None
-        StaffAction.objects.create(
-            at=now,
-            username=request.user.get_username(),
-            role=staff.role,
-            merchant_id=merchant_id or staff.merchant_id,
+        record_action(
+            staff=staff,
             action=action,
             subject_type=subject_type or (subject._meta.label_lower if subject is not None else ""),
-            subject_id=str(subject.pk)[:64] if subject is not None else "",
-            subject_label=str(subject)[:200] if subject is not None else "",
+            subject_id=str(subject.pk) if subject is not None else "",
+            subject_label=str(subject) if subject is not None else "",
+            merchant_id=merchant_id_of(subject) if subject is not None else None,
             outcome=outcome,
             before=before or {},
             after=after or {},
             detail=detail or {},
-            address=address_of(request),
-            user_agent=request.META.get("HTTP_USER_AGENT", "")[:200],
+            address=entrance.address_of(request),
+            user_agent=request.META.get("HTTP_USER_AGENT", ""),
+            now=now,
         )

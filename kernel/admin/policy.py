@@ -26,7 +26,8 @@ class AccessPolicy(Protocol):
     def personal_of(self, user: Person) -> str: ...
     def zone_of(self, user: Person) -> ZoneInfo: ...
     def headline_of(self, user: Person) -> str: ...
-    def must_change_password(self, user: Person) -> bool: ...
+    def duty(self, request: HttpRequest, *, now: datetime) -> str: ...
+    def left(self, request: HttpRequest, *, now: datetime) -> None: ...
     def password_changed(self, request: HttpRequest, *, now: datetime) -> None: ...
     def record(
         self,
@@ -73,8 +74,11 @@ class DenyAll:
     def headline_of(self, user: Person) -> str:
         return ""
 
-    def must_change_password(self, user: Person) -> bool:
-        return False
+    def duty(self, request: HttpRequest, *, now: datetime) -> str:
+        return ""
+
+    def left(self, request: HttpRequest, *, now: datetime) -> None:
+        return None
 
     def password_changed(self, request: HttpRequest, *, now: datetime) -> None:
         raise PermissionError("no access policy is plugged in")

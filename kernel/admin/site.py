@@ -6,7 +6,6 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect
@@ -24,6 +23,15 @@ from kernel.admin.charts import charts_for, shown
 from kernel.admin.policy import AccessPolicy, DenyAll
 from kernel.admin.reveal import personal_fields
 
+# What stays reachable while a duty is open. A second factor comes before everything else, so that a stolen
+# password alone changes nothing, not even itself.
+FREE_DURING = {
+    "login": ("login", "logout"),
+    "second_factor": ("second_factor", "logout", "jsi18n"),
+    "second_factor_setup": ("second_factor_setup", "logout", "jsi18n"),
+    "password_change": ("password_change", "password_change_done", "logout", "jsi18n"),
+}
+
 
 class QuitsAdminSite(UnfoldAdminSite):
     """The back office. What a person sees is decided by `policy`, never by Django's model permissions."""
@@ -37,18 +45,21 @@ class QuitsAdminSite(UnfoldAdminSite):
     def __init__(self, name: str = "admin") -> None:
         super().__init__(name)
         self.policy: AccessPolicy = DenyAll()
+        self.pages: list[tuple[str, Callable[..., Any], str]] = []
 
     def has_permission(self, request: HttpRequest) -> bool:
         return self.policy.admits(request.user)
 
     def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Callable[..., Any]:
-        """Every page in the reader's zone; a person with a first password changes it before anything else."""
+        """Every page in the reader's zone, and only after what the person has to do first (`policy.duty`)."""
         inner = super().admin_view(view, cacheable)
 
         def in_zone(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if self._must_choose_password(request):
-                messages.info(request, _("Please choose a password of your own first."))
-                return redirect("admin:password_change")
+            if self.has_permission(request):
+                duty = self.policy.duty(request, now=clock.now())
+                name = request.resolver_match.url_name if request.resolver_match else ""
+                if duty and name not in FREE_DURING.get(duty, ()):
+                    return redirect(f"admin:{duty}")
             with timezone.override(self.policy.zone_of(request.user)):
                 response = inner(request, *args, **kwargs)
                 if hasattr(response, "render") and not getattr(response, "is_rendered", True):
@@ -60,11 +71,10 @@ class QuitsAdminSite(UnfoldAdminSite):
                 setattr(in_zone, mark, getattr(inner, mark))
         return in_zone
 
-    def _must_choose_password(self, request: HttpRequest) -> bool:
-        if not self.has_permission(request) or not self.policy.must_change_password(request.user):
-            return False
-        free = ("password_change", "password_change_done", "logout", "jsi18n")
-        return request.path not in {reverse(f"admin:{name}") for name in free}
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "POST" and self.has_permission(request):
+            self.policy.left(request, now=clock.now())
+        return super().logout(request, extra_context)
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """A password of one's own, which lifts the duty to choose one."""
@@ -73,8 +83,13 @@ class QuitsAdminSite(UnfoldAdminSite):
             self.policy.password_changed(request, now=clock.now())
         return response
 
+    def add_page(self, route: str, view: Callable[..., Any], *, name: str) -> None:
+        """Put a page that belongs to no model into the back office. Its roles: scoping.register_page(name, …)."""
+        self.pages.append((route, view, name))
+
     def extra_urls(self) -> list[URLPattern]:
         return [
+            *[path(route, self.admin_view(view), name=name) for route, view, name in self.pages],
             path("find/", self.admin_view(self.find), name="find"),
             path("reveal/", self.admin_view(require_POST(self.reveal)), name="reveal"),
         ]

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from kernel.errors import InvalidInput, NotFound, Refusal
 from kernel.transactions import unit_of_work
 from merchants.commands.create_staff import RoleNeedsMerchant, check_password
+from merchants.commands.enter_desk import end_all_sessions
 from merchants.models import Staff
 from merchants.roles import MERCHANT, Role
 
@@ -34,7 +35,7 @@ def change_staff(
     merchant_id: UUID | None = None,
     is_active: bool | None = None,
 ) -> StaffChanged:
-    """Change a role (with its merchant) or switch a login off and on (a login switched off is out at its next click).
+    """Change a role (with its merchant) or switch a login off and on; every open session of the person ends.
 
     Raises NotFound, InvalidInput, RoleNeedsMerchant, LastPlatformAdmin.
     """
@@ -52,6 +53,7 @@ def change_staff(
             Staff.objects.filter(pk=staff_id).update(role=role, merchant_id=merchant_id)
         if is_active is not None:
             User.objects.filter(pk=staff.user_id).update(is_active=is_active)
+        end_all_sessions(staff_id=staff_id, now=now)
     changed = Staff.objects.select_related("user").get(pk=staff_id)
     return StaffChanged(staff_id, changed.role, changed.user.is_active)
 
@@ -64,6 +66,7 @@ def set_password(*, staff_id: UUID, password: str, must_change: bool, now: datet
         staff.user.set_password(password)
         staff.user.save(update_fields=["password"])
         Staff.objects.filter(pk=staff_id).update(must_change_password=must_change)
+        end_all_sessions(staff_id=staff_id, now=now)
     return StaffChanged(staff_id, staff.role, staff.user.is_active)
 
 

@@ -27,6 +27,12 @@ def chromium() -> str:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _cheap_hashes(settings) -> None:
+    """A password that nobody steals needs no million rounds."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture(scope="session")
 def browser_type_launch_args() -> dict:
     return {"executable_path": chromium(), "args": ["--no-sandbox", "--disable-gpu"]}
