@@ -125,6 +125,13 @@ def stop(bed: Path) -> bool:
     return bool(processes.sweep(keys.house_id)) if not keeper_lives(bed) else _stop_keeper(bed, keys)
 
 
+def remove(bed: Path) -> None:
+    """Throw a stopped testbed away, with the data that may lie elsewhere."""
+    if bed.exists():
+        postgres.remove(bed)
+        shutil.rmtree(bed)
+
+
 def _stop_keeper(bed: Path, keys: Keys) -> bool:
     with contextlib.suppress(OSError, ValueError):
         keeper = int((bed / "keeper.lock").read_text())

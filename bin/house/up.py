@@ -105,7 +105,7 @@ def _already_running(var: Path, wanted: argparse.Namespace) -> int:
 
 def _start_over(var: Path) -> None:
     if not plan.has_own_postgres():
-        raise Trouble("--fresh starts over with embedded servers only: empty the database at DATABASE_URL yourself")
+        raise Trouble("starting over is for embedded servers only: empty the database at DATABASE_URL yourself")
     processes.sweep(keys_of(var).house_id)
     postgres.remove(var)
     for name in STATE:
@@ -253,14 +253,19 @@ def _relay(receiving: int, child: int) -> int:
 def down(arguments: list[str]) -> int:
     """Stop the house of this var directory and wait for its end; the warm test servers too."""
     parser = argparse.ArgumentParser(prog="bin/down", description="Stop Quits, and wait until it has stopped.")
-    parser.parse_args(arguments)
+    parser.add_argument("--purge", action="store_true", help="and throw its data away, wherever it lies")
+    wanted = parser.parse_args(arguments)
     var = var_dir()
     ran = _stop_supervisor(var)
     with _only_supervisor(var) as mine:
         if not mine:
             raise Trouble(f"the supervisor still runs after {DOWN_SECONDS} s: see {var / 'log' / 'supervisor.log'}")
         left = processes.sweep(keys_of(var).house_id) if (var / "secrets.json").exists() else []
-    tests = [bed.name for bed in (var / "test", var / "gate") if testbed.stop(bed)]
+        tests = [bed.name for bed in (var / "test", var / "gate") if testbed.stop(bed)]
+        if wanted.purge:
+            for bed in (var / "test", var / "gate"):
+                testbed.remove(bed)
+            _start_over(var)
     if left:
         _say(f"ended what a killed supervisor left behind: {', '.join(left)}")
     if tests:
