@@ -76,7 +76,7 @@ class Quote(models.Model):
         verbose_name = _("quote")
         verbose_name_plural = _("quotes")
         constraints = [
-            models.UniqueConstraint(fields=["merchant", "order_no"], name="quote_order_no_is_used_once"),
+            models.UniqueConstraint(fields=["order_no", "merchant"], name="quote_order_no_is_used_once"),
             models.UniqueConstraint(
                 fields=["merchant", "user_id"],
                 condition=Q(lease_held=True),
@@ -96,7 +96,8 @@ class Quote(models.Model):
         ]
         indexes = [
             models.Index(fields=["expires_at"], condition=Q(state="OPEN"), name="quote_due_to_expire"),
-            models.Index(fields=["merchant", "user_id", "-created_at"], name="quote_by_user"),
+            models.Index(fields=["-created_at", "-id"], name="quote_newest_first"),
+            models.Index(fields=["user_id", "merchant", "-created_at"], name="quote_by_user"),
         ]
         triggers = [
             pgtrigger.ReadOnly(
@@ -225,7 +226,7 @@ class Order(models.Model):
         verbose_name = _("order")
         verbose_name_plural = _("orders")
         constraints = [
-            models.UniqueConstraint(fields=["merchant", "order_no"], name="order_no_is_used_once"),
+            models.UniqueConstraint(fields=["order_no", "merchant"], name="order_no_is_used_once"),
             models.UniqueConstraint(fields=["order_token_hash"], name="order_token_names_one_order"),
             models.UniqueConstraint(
                 fields=["merchant", "user_id", "fingerprint"],
@@ -310,8 +311,9 @@ class Order(models.Model):
                 condition=Q(status=20, complete_at__isnull=False),
                 name="order_due_to_complete",
             ),
-            models.Index(fields=["merchant", "-created_at", "-id"], name="order_newest_first"),
-            models.Index(fields=["merchant", "user_id", "-created_at", "-id"], name="order_by_user"),
+            models.Index(fields=["-created_at", "-id"], name="order_newest_first"),
+            models.Index(fields=["merchant", "-created_at", "-id"], name="order_newest_of_merchant"),
+            models.Index(fields=["user_id", "merchant", "-created_at", "-id"], name="order_by_user"),
             models.Index(fields=["trade_no"], condition=~Q(trade_no=""), name="order_by_trade_no"),
             models.Index(fields=["coupon_id"], condition=Q(coupon_id__isnull=False), name="order_by_coupon"),
         ]
@@ -884,6 +886,7 @@ class Anomaly(models.Model):
                 name="anomaly_waiting",
             ),
             models.Index(fields=["-created_at", "-id"], name="anomaly_newest_first"),
+            models.Index(fields=["order_no"], condition=~Q(order_no=""), name="anomaly_by_order_no"),
         ]
         triggers = [pgtrigger.Protect(name="anomaly_is_never_deleted", operation=pgtrigger.Delete)]
 

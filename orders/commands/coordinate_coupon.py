@@ -18,6 +18,7 @@ from coupons.commands.redeem_coupon import redeem_coupon
 from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
+from kernel import outbox
 from kernel.idempotency import business_key
 from kernel.transactions import leave_evidence
 from orders.actors import SYSTEM, Actor
@@ -71,6 +72,13 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
         facts={"coupon_id": str(evidence.coupon_id), "cause": cause},
         evidence=facts,
         outcome=Decision.REFUND_ORDER,
+        now=now,
+    )
+    outbox.append(
+        name="order.refund_required",
+        merchant_id=order.merchant_id,
+        subject=order.order_no,
+        payload={"order_no": order.order_no, "order_id": str(order.id), "reason": "coupon_conflict"},
         now=now,
     )
     return CouponSettled(CouponState.CONFLICT, Decision.REFUND_ORDER, cause)
