@@ -112,19 +112,3 @@ def _shares(amount_fen: int, room: list[int]) -> list[int]:
     if not 0 <= amount_fen <= sum(room):
         raise ValueError(f"{amount_fen} fen do not fit into {sum(room)} fen")
     return money.split_by_weight(amount_fen, room) if amount_fen else [0] * len(room)
-
-
-def points_of_units(*, points: int, qty: int, ordinals: Sequence[int]) -> int:
-    """Used points that go back with these ordinals: a cumulative ceiling, so never above what was used."""
-    return sum(-(-points * ordinal // qty) - -(-points * (ordinal - 1) // qty) for ordinal in ordinals)
-
-
-def cumulative_share(*, total: int, refunded_fen: int, whole_fen: int) -> int:
-    """The part of ``total`` (earned points, a commission) that ``refunded_fen`` of ``whole_fen`` takes back so far.
-
-    The rounding of E on money; the movement of one refund is the difference of two cumulative values.  Nothing was
-    earned on a whole of zero, so nothing is taken back.
-    """
-    if whole_fen == 0:
-        return 0
-    return money.worth_of_first(total, whole_fen, refunded_fen)

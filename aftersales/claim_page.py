@@ -11,6 +11,7 @@ from aftersales.amounts import goods_entitlement
 from aftersales.drafts import frozen_line
 from aftersales.models import FINAL, AfterSalesOrder, GoodsState, Hold, Liability, Rollback, Status, System, Type
 from aftersales.reasons import freight_is_refundable, reason_label
+from kernel import money
 from kernel.models import InboxMessage
 from payments.models import Payment, RefundAttempt, RefundRequest
 
@@ -172,13 +173,22 @@ def _outcome(result: dict[str, Any]) -> str:
         "nothing_to_do": _("Nothing to do"),
         "released": _("%(sellable)s back on sale"),
         "restocked": _("%(sellable)s sellable, %(defect)s defective"),
+        "points": _("%(back)s points back, %(taken)s taken"),
+        "commission": _("Commission down by %(reversed)s"),
+        "sales": _("%(qty)s units, %(amount)s"),
+        "revoked": _("%(qty)s units taken back"),
         "return": _("Returned to the buyer"),
         "keep": _("Stays used"),
         "void": _("Voided"),
         "review": _("Waits for a person"),
     }
     text = texts.get(result.get("outcome", ""))
-    return text % result if text else ""
+    figures = {
+        **result,
+        "amount": money.display(result.get("amount_fen")),
+        "reversed": money.display(result.get("reversed_fen")),
+    }
+    return text % figures if text else ""
 
 
 def _history(claim: AfterSalesOrder, *, now: datetime) -> dict[str, Any]:

@@ -58,11 +58,13 @@ class Hold(models.TextChoices):
 
     CONSUMES: the unit is given back for good while the claim is live. DEDUCTS: the unit stays, but is worth less by
     the amount paid (price protection, compensation). BORROWS: the unit is being replaced, and free again afterwards.
+    TOPS_UP: pays more for a unit that was given back already (arbitration, the difference of an exchange).
     """
 
     CONSUMES = "consumes", _("Gives the unit back")
     DEDUCTS = "deducts", _("Keeps the unit, worth less")
     BORROWS = "borrows", _("Replaced, then free again")
+    TOPS_UP = "tops_up", _("Pays more for a unit given back")
 
 
 class GoodsState(models.TextChoices):
@@ -97,6 +99,7 @@ class Actor(models.TextChoices):
 
 REFUNDABLE = (Type.REFUND_ONLY, Type.RETURN, Type.EXCHANGE, Type.PRICE_PROTECTION)
 RETURNING = (Type.RETURN, Type.EXCHANGE)
+SHIPPING = (Type.EXCHANGE, Type.RESHIP)
 
 
 def edge(*types: Type, source: Status | list[Status], target: Status) -> Callable[..., Any]:
@@ -203,7 +206,11 @@ class AfterSalesOrder(models.Model):
             models.Index(fields=["order_no"], name="after_sales_by_order"),
             models.Index(fields=["merchant", "-created_at", "-id"], name="after_sales_by_merchant"),
             models.Index(fields=["merchant", "user_id", "-created_at"], name="after_sales_by_user"),
+            models.Index(fields=["-created_at", "-id"], name="after_sales_newest"),
             models.Index(fields=["due_at"], condition=Q(due_at__isnull=False), name="after_sales_due"),
+            models.Index(
+                fields=["status", "due_at", "id"], condition=~Q(status__in=FINAL), name="after_sales_by_status"
+            ),
             models.Index(
                 fields=["merchant", "due_at", "id"],
                 condition=~Q(status__in=FINAL),
@@ -322,6 +329,12 @@ class AfterSalesOrder(models.Model):
     @edge(*REFUNDABLE, source=Status.REFUND_FAILED, target=Status.REJECTED)
     def reject_failed(self) -> None: ...
 
+    @edge(source=Status.WAIT_AUDIT, target=Status.CANCELED)
+    @edge(*RETURNING, source=[Status.WAIT_BUYER_RETURN, Status.WAIT_MERCHANT_RECEIVE], target=Status.CANCELED)
+    @edge(Type.EXCHANGE, source=Status.WAIT_BUYER_PAY, target=Status.CANCELED)
+    @edge(*SHIPPING, source=[Status.WAIT_MERCHANT_SHIP, Status.WAIT_BUYER_CONFIRM], target=Status.CANCELED)
+    def end_by_arbitration(self) -> None: ...
+
 
 def edges_by_type() -> set[tuple[int, str, str]]:
     """(type, from, to) of every declared edge: what the log's CHECK, the diagrams and the tests are made from."""
@@ -364,8 +377,13 @@ class AfterSalesUnit(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["line", "ordinal"],
-                condition=Q(live=True) & (Q(hold=Hold.CONSUMES) | Q(is_open=True)),
+                condition=Q(live=True) & (Q(hold=Hold.CONSUMES) | Q(is_open=True)) & ~Q(hold=Hold.TOPS_UP),
                 name="unit_has_one_live_claim",
+            ),
+            models.UniqueConstraint(
+                fields=["line", "ordinal"],
+                condition=Q(live=True, is_open=True, hold=Hold.TOPS_UP),
+                name="unit_is_topped_up_by_one_claim_at_a_time",
             ),
             models.UniqueConstraint(
                 fields=["line", "ordinal"],
@@ -428,10 +446,15 @@ class System(models.TextChoices):
     POINTS = "points", _("Points")
     COMMISSION = "commission", _("Commission")
     SALES = "sales", _("Sales figures")
+    ENTITLEMENT = "entitlement", _("Granted rights")
+
+
+ALWAYS_TURNED_BACK = (System.STOCK, System.COUPON, System.POINTS, System.COMMISSION, System.SALES)
+"""The five that follow every refund; granted rights only where something was granted."""
 
 
 class Rollback(models.Model):
-    """One of the five things to turn back after a refund; PENDING → DONE commits together with the effect."""
+    """One of the things to turn back after a refund; PENDING → DONE commits together with the effect."""
 
     class State(models.TextChoices):
         PENDING = "PENDING", _("Waiting")
@@ -512,6 +535,352 @@ class Inspection(models.Model):
         return f"{self.after_sales_id}: {self.sellable_qty} + {self.defect_qty} − {self.missing_qty}"
 
 
+class Exchange(models.Model):
+    """What a type 3 claim gives instead, priced when it was applied for. Amounts in fen, for all its units."""
+
+    after_sales = models.OneToOneField(AfterSalesOrder, on_delete=models.PROTECT, related_name="exchange")
+    sku = models.CharField(_("replacement SKU"), max_length=64)
+    title = models.CharField(_("replacement"), max_length=200)
+    unit_price_fen = models.BigIntegerField(_("unit price"))
+    credit_fen = models.BigIntegerField(
+        _("credit"), null=True, help_text="what the accepted units are worth; known from the inspection on"
+    )
+    supplement_fen = models.BigIntegerField(_("supplement"), null=True)
+    difference_fen = models.BigIntegerField(_("difference back"), null=True)
+    supplement_no = models.CharField(_("payment number"), max_length=32, blank=True, default="")
+    replacement_line = models.ForeignKey(
+        "orders.OrderLine", null=True, on_delete=models.PROTECT, related_name="born_of_exchange"
+    )
+
+    class Meta:
+        db_table = "after_sales_exchange"
+        constraints = [
+            models.CheckConstraint(condition=Q(unit_price_fen__gte=0), name="replacement_has_a_price"),
+            models.CheckConstraint(
+                condition=Q(credit_fen__isnull=True, supplement_fen__isnull=True, difference_fen__isnull=True)
+                | Q(credit_fen__gte=0, supplement_fen__gte=0, difference_fen__gte=0)
+                & (Q(supplement_fen=0) | Q(difference_fen=0)),
+                name="exchange_owes_one_way_only",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.after_sales_id} → {self.sku}"
+
+
+class CarrierEvent(models.Model):
+    """What a carrier said about a parcel; the same thing said again is the same row."""
+
+    class What(models.TextChoices):
+        MOVED = "moved", _("On the way")
+        DELIVERED = "delivered", _("Delivered")
+        REFUSED = "refused", _("Refused by the recipient")
+        LOST = "lost", _("Lost")
+
+    id = models.BigAutoField(primary_key=True)
+    merchant = models.ForeignKey("merchants.Merchant", on_delete=models.PROTECT, related_name="+")
+    carrier = models.CharField(max_length=32)
+    tracking_no = models.CharField(max_length=64)
+    what = models.CharField(max_length=16, choices=What.choices)
+    happened_at = models.DateTimeField()
+    heard_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "carrier_event"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["merchant", "carrier", "tracking_no", "what", "happened_at"], name="carrier_says_it_once"
+            ),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.carrier} {self.tracking_no} {self.what}"
+
+
+class ArbitrationCase(models.Model):
+    """A quarrel over some units of a line, decided by the platform. While it is open nobody else decides."""
+
+    class State(models.TextChoices):
+        OPEN = "OPEN", _("Open")
+        DECIDED = "DECIDED", _("Decided")
+        WITHDRAWN = "WITHDRAWN", _("Withdrawn")
+
+    class Cause(models.TextChoices):
+        REJECTED = "rejected", _("The merchant refused")
+        WINDOW_OVER = "window_over", _("The time to apply was over")
+        AMOUNT = "amount", _("The amount was lowered")
+        NOT_RECEIVED = "not_received", _("The replacement never came")
+        MERCHANT_SILENT = "merchant_silent", _("The merchant did not answer")
+        CARRIER_SILENT = "carrier_silent", _("The carrier says nothing")
+
+    class Responsible(models.TextChoices):
+        BUYER = "buyer", _("Buyer")
+        MERCHANT = "merchant", _("Merchant")
+        CARRIER = "carrier", _("Carrier")
+        PLATFORM = "platform", _("Platform")
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", on_delete=models.PROTECT, related_name="+")
+    order = models.ForeignKey("orders.Order", on_delete=models.PROTECT, related_name="+")
+    order_no = models.CharField(_("order no."), max_length=20)
+    line = models.ForeignKey("orders.OrderLine", on_delete=models.PROTECT, related_name="+")
+    line_no = models.PositiveIntegerField(_("line"))
+    user_id = models.CharField(_("user"), max_length=64)
+    after_sales = models.ForeignKey(
+        AfterSalesOrder, null=True, on_delete=models.PROTECT, related_name="arbitrations", verbose_name=_("claim")
+    )
+    cause = models.CharField(_("cause"), max_length=20, choices=Cause.choices)
+    opened_by = models.CharField(_("opened by"), max_length=16, choices=Actor.choices)
+    opened_by_id = models.CharField(max_length=64, blank=True, default="")
+    wish = models.TextField(_("what is asked for"), blank=True, default="")
+    state = FSMField(_("state"), max_length=12, choices=State.choices, default=State.OPEN)
+    version = models.PositiveIntegerField(default=1)
+    entitled_fen = models.BigIntegerField(_("left of these units"))
+    awarded_goods_fen = models.BigIntegerField(_("awarded for goods"), null=True)
+    awarded_freight_fen = models.BigIntegerField(_("awarded for freight"), null=True)
+    responsible = models.CharField(_("responsible"), max_length=16, choices=Responsible.choices, blank=True, default="")
+    decision = models.TextField(_("decision"), blank=True, default="")
+    decided_by = models.CharField(_("decided by"), max_length=64, blank=True, default="")
+    result = models.ForeignKey(
+        AfterSalesOrder, null=True, on_delete=models.PROTECT, related_name="decided_by_arbitration"
+    )
+    opened_at = models.DateTimeField(_("opened"))
+    closed_at = models.DateTimeField(_("closed"), null=True)
+
+    class Meta:
+        db_table = "arbitration_case"
+        verbose_name = _("arbitration case")
+        verbose_name_plural = _("arbitration")
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state="OPEN", closed_at__isnull=True) | (~Q(state="OPEN") & Q(closed_at__isnull=False)),
+                name="arbitration_closed_has_time",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="DECIDED")
+                | (
+                    Q(awarded_goods_fen__gte=0, awarded_freight_fen__gte=0)
+                    & ~Q(responsible="")
+                    & ~Q(decision="")
+                    & ~Q(decided_by="")
+                ),
+                name="arbitration_decided_says_what_and_who",
+            ),
+            models.UniqueConstraint(
+                fields=["after_sales"], condition=Q(state="OPEN"), name="claim_has_one_open_arbitration"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["opened_at", "id"], condition=Q(state="OPEN"), name="arbitration_open"),
+            models.Index(fields=["order_no"], name="arbitration_by_order"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.order_no} #{self.line_no}"
+
+    @transition(field="state", source=State.OPEN, target=State.DECIDED)
+    def decide(self) -> None: ...
+
+    @transition(field="state", source=State.OPEN, target=State.WITHDRAWN)
+    def withdraw(self) -> None: ...
+
+
+class ArbitrationUnit(models.Model):
+    """An ordinal that an open case holds: no other case, and no new claim of the buyer's, beside it."""
+
+    id = models.BigAutoField(primary_key=True)
+    case = models.ForeignKey(ArbitrationCase, on_delete=models.PROTECT, related_name="units")
+    line = models.ForeignKey("orders.OrderLine", on_delete=models.PROTECT, related_name="+")
+    ordinal = models.PositiveIntegerField()
+    is_open = models.BooleanField(default=True)
+
+    class Meta:
+        db_table = "arbitration_unit"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["line", "ordinal"], condition=Q(is_open=True), name="unit_has_one_open_arbitration"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.case_id} #{self.ordinal}"
+
+
+class ArbitrationStatement(models.Model):
+    """What a party says in a case. Only grows."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    case = models.ForeignKey(ArbitrationCase, on_delete=models.PROTECT, related_name="statements")
+    side = models.CharField(max_length=16, choices=Actor.choices)
+    author = models.CharField(max_length=64, blank=True, default="")
+    text = models.TextField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "arbitration_statement"
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.side}: {self.text[:40]}"
+
+
+class Evidence(models.Model):
+    """An image a party shows. The file lies outside the web root under its own digest; only the parties are served."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", on_delete=models.PROTECT, related_name="+")
+    after_sales = models.ForeignKey(AfterSalesOrder, on_delete=models.PROTECT, related_name="evidence")
+    side = models.CharField(max_length=16, choices=Actor.choices)
+    author = models.CharField(max_length=64, blank=True, default="")
+    note = models.CharField(max_length=200, blank=True, default="")
+    content_type = models.CharField(max_length=32)
+    size = models.PositiveIntegerField()
+    width = models.PositiveIntegerField()
+    height = models.PositiveIntegerField()
+    sha256 = models.CharField(max_length=64)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "after_sales_evidence"
+        constraints = [
+            models.UniqueConstraint(fields=["after_sales", "sha256"], name="evidence_is_shown_once_per_claim"),
+            models.CheckConstraint(
+                condition=Q(content_type__in=["image/jpeg", "image/png", "image/webp", "image/gif"]),
+                name="evidence_is_an_image",
+            ),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.content_type} {self.sha256[:12]}"
+
+
+class RiskRule(models.Model):
+    """One rule of the risk desk, editable. `params` are the rule kind's own figures (aftersales/risk.py)."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey(
+        "merchants.Merchant", null=True, on_delete=models.PROTECT, related_name="+", help_text="none: all merchants"
+    )
+    kind = models.CharField(_("rule"), max_length=32)
+    params = models.JSONField(_("figures"), default=dict)
+    is_active = models.BooleanField(_("active"), default=True)
+    version = models.PositiveIntegerField(default=1)
+    changed_by = models.CharField(max_length=64, blank=True, default="")
+    changed_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "risk_rule"
+        verbose_name = _("risk rule")
+        verbose_name_plural = _("risk rules")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["merchant", "kind"], nulls_distinct=False, name="risk_rule_stands_once_per_merchant"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+class RiskReview(models.Model):
+    """A claim that hit risk rules, why, and what a person decided."""
+
+    class State(models.TextChoices):
+        OPEN = "OPEN", _("Waiting")
+        CLEARED = "CLEARED", _("Cleared")
+        CONFIRMED = "CONFIRMED", _("Confirmed")
+
+    after_sales = models.OneToOneField(
+        AfterSalesOrder, primary_key=True, on_delete=models.PROTECT, related_name="risk_review"
+    )
+    hits = models.JSONField(_("rules hit"), help_text="kind, figures and what was found, per rule")
+    state = FSMField(_("state"), max_length=12, choices=State.choices, default=State.OPEN)
+    version = models.PositiveIntegerField(default=1)
+    decided_by = models.CharField(_("decided by"), max_length=64, blank=True, default="")
+    reason = models.CharField(_("reason"), max_length=400, blank=True, default="")
+    created_at = models.DateTimeField(_("found"))
+    decided_at = models.DateTimeField(_("decided"), null=True)
+
+    class Meta:
+        db_table = "risk_review"
+        verbose_name = _("risk review")
+        verbose_name_plural = _("risk queue")
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state="OPEN", decided_at__isnull=True)
+                | (~Q(state="OPEN") & Q(decided_at__isnull=False) & ~Q(decided_by="")),
+                name="risk_decision_has_person_and_time",
+            ),
+        ]
+        indexes = [models.Index(fields=["created_at"], condition=Q(state="OPEN"), name="risk_review_open")]
+
+    def __str__(self) -> str:
+        return str(self.after_sales_id)
+
+    @transition(field="state", source=State.OPEN, target=State.CLEARED)
+    def clear(self) -> None: ...
+
+    @transition(field="state", source=State.OPEN, target=State.CONFIRMED)
+    def confirm(self) -> None: ...
+
+
+class ShadowDay(models.Model):
+    """How often a second algorithm ran beside the live one on a day, and how often it said something else."""
+
+    id = models.BigAutoField(primary_key=True)
+    merchant = models.ForeignKey("merchants.Merchant", on_delete=models.PROTECT, related_name="+")
+    live = models.CharField(max_length=32)
+    shadow = models.CharField(max_length=32)
+    on_date = models.DateField()
+    calculations = models.PositiveBigIntegerField(default=0)
+    differences = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        db_table = "shadow_day"
+        verbose_name = _("shadow run")
+        verbose_name_plural = _("shadow runs")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["merchant", "live", "shadow", "on_date"], name="shadow_is_counted_once_per_day"
+            ),
+            models.CheckConstraint(
+                condition=Q(differences__lte=F("calculations")), name="shadow_differs_at_most_each_time"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.live} / {self.shadow} {self.on_date}"
+
+
+class ShadowDifference(models.Model):
+    """One calculation on which the two algorithms disagree, with both figures. Only the live one had effect."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", on_delete=models.PROTECT, related_name="+")
+    order_no = models.CharField(_("order no."), max_length=20)
+    line_no = models.PositiveIntegerField(_("line"))
+    step = models.CharField(_("calculation"), max_length=16, help_text="preview or apply")
+    live = models.CharField(_("live algorithm"), max_length=32)
+    shadow = models.CharField(_("second algorithm"), max_length=32)
+    ordinals = models.JSONField(_("units"))
+    live_fen = models.BigIntegerField(_("live amount"))
+    shadow_fen = models.BigIntegerField(_("second amount"))
+    inputs = models.JSONField(_("facts"))
+    created_at = models.DateTimeField(_("calculated"))
+
+    class Meta:
+        db_table = "shadow_difference"
+        verbose_name = _("shadow difference")
+        verbose_name_plural = _("shadow differences")
+        indexes = [models.Index(fields=["merchant", "-created_at", "-id"], name="shadow_difference_newest")]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.order_no} #{self.line_no}: {self.live_fen} / {self.shadow_fen}"
+
+
 class AfterSalesSettings(models.Model):
     """What a merchant set beyond the windows on the merchant itself. No row: the defaults of the fields hold."""
 
@@ -523,6 +892,11 @@ class AfterSalesSettings(models.Model):
     )
     carrier_silence_days = models.PositiveSmallIntegerField(_("escalate when the carrier is silent (days)"), default=20)
     warn_before_hours = models.PositiveSmallIntegerField(_("warn before a deadline (hours)"), default=12)
+    algorithm = models.CharField(_("amount algorithm"), max_length=32, default="ordinals-1")
+    shadow_algorithm = models.CharField(_("second algorithm"), max_length=32, blank=True, default="")
+    shadow_since = models.DateTimeField(_("second algorithm runs since"), null=True, blank=True)
+    shadow_minimum = models.PositiveIntegerField(_("calculations before it may go live"), default=1000)
+    version = models.PositiveIntegerField(default=1)
 
     class Meta:
         db_table = "after_sales_settings"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from aftersales.amounts import points_of_units
 from aftersales.drafts import Draft, Item, draft_claims, facts_of, shares_of, window_end
 from aftersales.models import GoodsState, Hold, Liability
 from aftersales.reasons import freight_is_refundable
 from kernel.errors import NotFound
+from ledgers.shares import points_of_units
 from orders.models import Order
 
 
@@ -104,9 +104,7 @@ def _item(draft: Draft, *, window_days: int) -> PreviewItem:
         refund_fen=goods_fen + draft.applied_freight_fen,
         refund_if_merchant_liable_fen=total_if(Liability.MERCHANT),
         refund_if_buyer_liable_fen=total_if(Liability.BUYER),
-        points_back=points_of_units(
-            points=line.points_used, qty=line.qty, ordinals=[unit.ordinal for unit in draft.units]
-        )
+        points_back=points_of_units(line.points_used, line.qty, [unit.ordinal for unit in draft.units])
         if consumes
         else 0,
         apply_until=window_end(line, window_days=window_days),

@@ -1,14 +1,14 @@
-"""REFUND_SUCCESS: the units are given back for good, and five rollbacks are asked for, one message each."""
+"""REFUND_SUCCESS: the units are given back for good, and the rollbacks are asked for, one message each."""
 
 from datetime import datetime
 from uuid import UUID
 
 from aftersales.actors import By
 from aftersales.commands._transition import declare, move
-from aftersales.models import AfterSalesOrder, AfterSalesUnit, Hold, Rollback, Status, System
+from aftersales.models import ALWAYS_TURNED_BACK, AfterSalesOrder, AfterSalesUnit, Hold, Rollback, Status, System
 from kernel import outbox
 from orders.commands.hold_units import give_back_units
-from orders.models import OrderLine
+from orders.models import Entitlement, OrderLine
 
 SUCCEED = {
     source: declare("succeed", source=source, event="after_sales.refunded", during_dispute=True)
@@ -38,7 +38,8 @@ def finish_refund(claim_id: UUID, *, by: By, now: datetime, refund_no: str = "",
         evidence={"refund_no": refund_no, "amount_fen": amount_fen},
     )
     AfterSalesUnit.objects.filter(after_sales=claim, live=True).update(is_open=False)
-    for system in System:
+    granted = claim.hold == Hold.CONSUMES and Entitlement.objects.filter(line_id=line_id).exists()
+    for system in (*ALWAYS_TURNED_BACK, System.ENTITLEMENT) if granted else ALWAYS_TURNED_BACK:
         event = outbox.append(
             name="rollback.requested",
             merchant_id=claim.merchant_id,

@@ -13,6 +13,7 @@ from kernel import idempotency, numbers, outbox
 from kernel.errors import NotFound, refuse_on_constraint
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
+from ledgers.commands.hold_commission import hold_commission
 from merchants.models import Merchant
 from orders.commands.hold_units import hold_units
 from orders.models import Order, OrderLine
@@ -145,6 +146,15 @@ def write_claim(
         evidence={"ordinals": ordinals, "goods_fen": draft.applied_goods_fen, "freight_fen": draft.applied_freight_fen},
         created_at=now,
     )
+    if draft.applied_goods_fen:
+        hold_commission(
+            merchant_id=merchant.pk,
+            order_no=order.order_no,
+            line_no=claim.line_no,
+            after_sales_no=claim.after_sales_no,
+            goods_fen=draft.applied_goods_fen,
+            now=now,
+        )
     outbox.append(
         name="after_sales.applied",
         merchant_id=merchant.pk,

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from aftersales.actors import By
 from aftersales.claims import get_claim
-from aftersales.commands._end_claim import free_claimed_units
-from aftersales.commands._transition import declare, move
+from aftersales.commands._end_claim import end_claim
+from aftersales.commands._transition import declare
 from aftersales.models import Status
 from kernel import idempotency
 from kernel.idempotency import BusinessKey
@@ -47,8 +47,7 @@ def cancel_after_sales(
         claim = get_claim(merchant_id=merchant_id, after_sales_no=after_sales_no, user_id=user_id)
         edge = CANCEL_RETURN if claim.status == Status.WAIT_BUYER_RETURN else CANCEL
         expected = claim.version if expected_version is None else expected_version
-        free_claimed_units(edge, claim, expected_version=expected)
-        version = move(edge, claim, expected_version=expected, by=by, now=now, reason=reason)
+        version = end_claim(edge, claim, expected_version=expected, by=by, now=now, reason=reason)
         result = Canceled(after_sales_no=after_sales_no, status=str(Status.CANCELED), version=version)
         idempotency.finish(key, result)
         return result

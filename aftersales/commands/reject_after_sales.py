@@ -6,8 +6,8 @@ from uuid import UUID
 
 from aftersales.actors import By
 from aftersales.claims import get_claim
-from aftersales.commands._end_claim import free_claimed_units
-from aftersales.commands._transition import declare, move
+from aftersales.commands._end_claim import end_claim
+from aftersales.commands._transition import declare
 from aftersales.models import Status
 from aftersales.settlement import ReasonNeeded
 from kernel import idempotency
@@ -47,8 +47,7 @@ def reject_after_sales(
         if done is not None:
             return done
         claim = get_claim(merchant_id=merchant_id, after_sales_no=after_sales_no)
-        free_claimed_units(REJECT, claim, expected_version=expected_version)
-        version = move(REJECT, claim, expected_version=expected_version, by=by, now=now, reason=reason)
+        version = end_claim(REJECT, claim, expected_version=expected_version, by=by, now=now, reason=reason)
         result = Rejected(after_sales_no=after_sales_no, status=str(Status.REJECTED), version=version)
         idempotency.finish(key, result)
         return result

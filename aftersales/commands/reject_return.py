@@ -6,8 +6,8 @@ from uuid import UUID
 
 from aftersales.actors import By
 from aftersales.claims import get_claim
-from aftersales.commands._end_claim import free_claimed_units
-from aftersales.commands._transition import declare, move
+from aftersales.commands._end_claim import end_claim
+from aftersales.commands._transition import declare
 from aftersales.models import ReturnShipment, Status
 from aftersales.settlement import ReasonNeeded
 from kernel import idempotency
@@ -54,8 +54,7 @@ def reject_return(
         if done is not None:
             return done
         claim = get_claim(merchant_id=merchant_id, after_sales_no=after_sales_no)
-        free_claimed_units(REJECT_RETURN, claim, expected_version=expected_version)
-        version = move(
+        version = end_claim(
             REJECT_RETURN,
             claim,
             expected_version=expected_version,

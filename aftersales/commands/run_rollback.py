@@ -8,23 +8,25 @@ from uuid import UUID
 
 from aftersales.claims import get_claim
 from aftersales.commands._roll_back_coupon import roll_back_coupon
+from aftersales.commands._roll_back_ledgers import (
+    roll_back_commission,
+    roll_back_entitlement,
+    roll_back_points,
+    roll_back_sales,
+)
 from aftersales.commands._roll_back_stock import roll_back_stock
 from aftersales.models import AfterSalesOrder, Rollback, System
 from kernel.transactions import unit_of_work
 
 Effect = Callable[[AfterSalesOrder, datetime], dict[str, Any]]
 
-
-def _nothing_to_do(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
-    return {"outcome": "nothing_to_do"}
-
-
 EFFECTS: dict[str, Effect] = {
     System.STOCK: roll_back_stock,
     System.COUPON: roll_back_coupon,
-    System.POINTS: _nothing_to_do,
-    System.COMMISSION: _nothing_to_do,
-    System.SALES: _nothing_to_do,
+    System.POINTS: roll_back_points,
+    System.COMMISSION: roll_back_commission,
+    System.SALES: roll_back_sales,
+    System.ENTITLEMENT: roll_back_entitlement,
 }
 
 

@@ -5,13 +5,12 @@ import pytest
 from aftersales.amounts import (
     Entitlement,
     FrozenLine,
-    cumulative_share,
     goods_entitlement,
     lower_to,
     lowest_free_ordinals,
-    points_of_units,
 )
 from kernel import money
+from ledgers.shares import points_of_units, share_of_money
 from orders.allocation import AllocatedLine, Discounts, PricedLine, allocate
 
 
@@ -159,21 +158,21 @@ def test_a17_two_of_three_arrive():
 
 
 def test_a18_used_points_one_by_one():
-    assert [points_of_units(points=100, qty=3, ordinals=[ordinal]) for ordinal in (1, 2, 3)] == [34, 33, 33]
+    assert [points_of_units(100, 3, [ordinal]) for ordinal in (1, 2, 3)] == [34, 33, 33]
 
 
 def test_a19_earned_points_in_proportion():
-    assert cumulative_share(total=1000, refunded_fen=10000, whole_fen=100000) == 100
+    assert share_of_money(1000, 100000, 10000) == 100
 
 
 def test_a20_used_points_over_lines():
     nut, tea = order((10000, 1), (20000, 1), points_fen=100, points=100)
-    assert points_of_units(points=tea.points_used, qty=1, ordinals=[1]) == 67
-    assert points_of_units(points=nut.points_used, qty=1, ordinals=[1]) == 33
+    assert points_of_units(tea.points_used, 1, [1]) == 67
+    assert points_of_units(nut.points_used, 1, [1]) == 33
 
 
 def test_a22_commission_by_line():
-    assert cumulative_share(total=1000, refunded_fen=10000, whole_fen=10000) == 1000
+    assert share_of_money(1000, 10000, 10000) == 1000
 
 
 @pytest.mark.parametrize(("yuan", "fen"), [("0.03", 3), ("1.67", 167), ("19.90", 1990)])

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from aftersales.amounts import (
     FrozenLine,
     UnitAmount,
-    cumulative_share,
     goods_entitlement,
     lower_to,
     lowest_free_ordinals,
-    points_of_units,
 )
+from ledgers.shares import points_of_units, share_of_money
 from orders.allocation import Discounts, PricedLine, allocate
 
 EXAMPLES = 5000
@@ -240,7 +239,7 @@ def test_a_line_does_not_depend_on_what_happens_to_the_others(made, steps, order
 def test_points_go_back_exactly_in_any_order(points, qty, order):
     ordinals = list(range(1, qty + 1))
     order.shuffle(ordinals)
-    back = [points_of_units(points=points, qty=qty, ordinals=[ordinal]) for ordinal in ordinals]
+    back = [points_of_units(points, qty, [ordinal]) for ordinal in ordinals]
     assert min(back) >= 0
     assert sum(back) == points
 
@@ -251,11 +250,11 @@ def test_commission_and_earned_points_are_taken_back_in_proportion_and_never_twi
     refunded, taken = 0, 0
     for percent in parts:
         step = (whole - refunded) * percent // 100
-        before = cumulative_share(total=total, refunded_fen=refunded, whole_fen=whole)
+        before = share_of_money(total, whole, refunded)
         refunded += step
-        movement = cumulative_share(total=total, refunded_fen=refunded, whole_fen=whole) - before
+        movement = share_of_money(total, whole, refunded) - before
         assert movement >= 0
         taken += movement
         assert taken <= total
-    rest = cumulative_share(total=total, refunded_fen=whole, whole_fen=whole) - taken
+    rest = share_of_money(total, whole, whole) - taken
     assert taken + rest == total
