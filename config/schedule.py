@@ -8,6 +8,8 @@ EVERY = {
     "kernel.tasks.consume_events": (2, "critical"),
     "kernel.tasks.retry_inbox": (2, "critical"),
     "kernel.tasks.redeliver_lost_events": (30, "bulk"),
+    "coupons.tasks.release_overdue_leases": (5, "default"),
+    "coupons.tasks.expire_overdue_coupons": (60, "bulk"),
     "payments.tasks.sweep_refunds": (2, "critical"),
     "payments.tasks.fetch_bills": (1800, "bulk"),
     "reconciliation.tasks.look_at_what_changed": (60, "bulk"),
@@ -15,6 +17,7 @@ EVERY = {
 
 DAILY: dict[str, tuple[int, int, str]] = {
     # task: (hour, minute in Asia/Shanghai, queue)
+    "coupons.tasks.expire_all_overdue_coupons": (3, 20, "bulk"),
     "reconciliation.tasks.reconcile_yesterday": (10, 30, "bulk"),
 }
 

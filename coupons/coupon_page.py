@@ -56,9 +56,13 @@ LEASE_COLOURS = 6
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the drawing. `lease`: number of the colour of the lease in force after it, 0 for none."""
+    """One line of the drawing.
+
+    `group`: kind of entry without its detail. `lease`: colour of the lease in force after it, 0 for none.
+    """
 
     entry: TimelineEntry
+    group: str
     label: str
     icon: str
     tone: str
@@ -74,7 +78,7 @@ def drawn(coupon: UserCoupon) -> tuple[Timeline, list[Row]]:
     timeline = get_timeline(coupon)
     rows, lease, seen = [], 0, 0
     for entry in timeline.entries:
-        before = lease
+        before, group = lease, entry.kind.partition(".")[0]
         if entry.kind == "operation":
             if entry.title == CouponCommand.LOCK:
                 seen += 1
@@ -84,8 +88,9 @@ def drawn(coupon: UserCoupon) -> tuple[Timeline, list[Row]]:
         rows.append(
             Row(
                 entry=entry,
+                group=group,
                 label=_label(entry),
-                icon=ICONS.get(entry.title if entry.kind == "operation" else entry.kind, "circle"),
+                icon=ICONS.get(entry.title if entry.kind == "operation" else group, "circle"),
                 tone=_tone(entry),
                 status=str(CouponStatus(entry.status).label) if entry.status in CouponStatus.values else entry.status,
                 lease=lease or before,
@@ -131,7 +136,7 @@ def _label(entry: TimelineEntry) -> str:
         return _("Decision: %(decision)s") % {"decision": ReturnDecision(entry.title).label}
     if entry.kind == "gap":
         return _("Version %(version)s is missing from the ledger") % {"version": entry.version}
-    return _(entry.title)
+    return entry.title
 
 
 def _tone(entry: TimelineEntry) -> str:
