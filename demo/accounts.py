@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from payments.commands.save_account import save_account
 from payments.models import ChannelAccount
-from payments.simulator.keys import ensure_keys
+from payments.simulator.keys import ensure_keys, wechat_account
 
 # A simulator has no need to wait; a real channel keeps its own pace (payments/accounts.py).
 PACE = {
@@ -20,28 +19,15 @@ PACE = {
 }
 
 
-def wechat_settings(keys: dict[str, Any], account: dict[str, Any], *, base_url: str) -> dict[str, Any]:
-    platform = keys["wechat"]["platform"]
-    return {
-        "base_url": base_url,
-        "merchant_serial": account["serial"],
-        "public_key_id": platform["public_key_id"],
-        "platform_serials": [platform["public_key_id"]],
-        "platform_keys": [{"id": platform["public_key_id"], "pem": platform["public_key"]}],
-        "pace": PACE,
-    }
-
-
 def ensure_wechat_account(
-    *, merchant_id: UUID, index: int, name: str, state: Path, base_url: str, now: datetime
+    *, merchant_id: UUID, number: int, name: str, state: Path, base_url: str, now: datetime
 ) -> bool:
     """The merchant's account at the simulated WeChat Pay, pointing at where the simulator listens now.
 
     True when something was changed: a new account, or a simulator that moved to another port or got new keys.
     """
-    keys = ensure_keys(state)
-    account = keys["wechat"]["accounts"][index]
-    settings = wechat_settings(keys, account, base_url=base_url)
+    account = wechat_account(ensure_keys(state), number, base_url)
+    settings = {**account["settings"], "pace": PACE}
     known = ChannelAccount.objects.filter(merchant_id=merchant_id, channel="wechat", is_active=True).first()
     if known is not None and known.settings == settings and known.mchid == account["mchid"]:
         return False
@@ -52,7 +38,7 @@ def ensure_wechat_account(
         app_id=account["app_id"],
         name=name,
         settings=settings,
-        secret_values={"private_key": account["private_key"], "api_v3_key": account["api_v3_key"]},
+        secret_values=account["secrets"],
         now=now,
     )
     return True

@@ -7,14 +7,14 @@ wire), or nobody, in which case the channel's word is put into the commands' han
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+import httpx
 
 from aftersales.actors import By
 from aftersales.commands.apply_after_sales import apply_after_sales
@@ -48,48 +48,32 @@ from payments.commands.record_refund_fact import record_refund_fact
 from payments.commands.send_refund import send_refund
 from payments.gateway import Channel, PaymentFact, PaymentState, RefundFact, RefundState
 from payments.models import ChannelAccount, Payment, RefundAttempt
+from payments.simulator.client import SimulatorClient
 
 
-@dataclass
-class SimulatorHand:
-    """The control interface of the channel simulator."""
+@contextmanager
+def in_the_past(simulator: SimulatorClient) -> Iterator[None]:
+    """The simulator's clock may be moved about; afterwards clock, bills and refunds behave as they did before."""
+    before = simulator.get("settings")
+    kept = ("offset_seconds", "bills_always_ready", "auto_settle")
+    try:
+        simulator.settings(bills_always_ready=True, auto_settle=False)
+        yield
+    finally:
+        simulator.settings(**{name: before[name] for name in kept})
 
-    base_url: str
 
-    def answers(self) -> bool:
-        try:
-            self.get("/control/health")
-        except OSError:
-            return False
-        return True
-
-    def get(self, path: str) -> Any:
-        return self._send(urllib.request.Request(self.base_url + path))
-
-    def post(self, path: str, **body: Any) -> Any:
-        return self._send(urllib.request.Request(self.base_url + path, data=json.dumps(body).encode(), method="POST"))
-
-    @staticmethod
-    def _send(request: urllib.request.Request) -> Any:
-        if not request.full_url.startswith("http://"):
-            raise ValueError("the simulator is an http address")
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
-
-    def set_clock(self, moment: datetime) -> None:
-        """Payments, refunds and bills are dated by this clock; signatures are not."""
-        self.post("/control/clock", to=moment.isoformat())
-
-    @contextmanager
-    def in_the_past(self) -> Iterator[None]:
-        """Afterwards clock, bills and refunds behave as they did before."""
-        before = self.get("/control/settings")
-        kept = ("offset_seconds", "bills_always_ready", "auto_settle")
-        try:
-            self.post("/control/settings", bills_always_ready=True, auto_settle=False)
-            yield
-        finally:
-            self.post("/control/settings", **{name: before[name] for name in kept})
+def answering(base_url: str) -> SimulatorClient | None:
+    """The simulator at this address, if one answers."""
+    if not base_url:
+        return None
+    simulator = SimulatorClient(base_url)
+    try:
+        simulator.get("health")
+    except httpx.HTTPError:
+        simulator.close()
+        return None
+    return simulator
 
 
 @dataclass
@@ -98,7 +82,7 @@ class Shop:
 
     merchant_id: UUID
     code: str
-    simulator: SimulatorHand | None = None
+    simulator: SimulatorClient | None = None
     staff: str = "demo"
     _count: int = field(default=0, repr=False)
 
@@ -109,9 +93,11 @@ class Shop:
     # -- buying ------------------------------------------------------------------------------------------------
 
     def give_coupon(self, user_id: str, template: str, *, now: datetime) -> UUID:
-        return issue_coupon(
+        issued = issue_coupon(
             merchant_id=self.merchant_id, template_code=template, user_id=user_id, key=self.key("issue"), now=now
-        ).coupon_id
+        )
+        self.work_off(now=now)
+        return issued.coupon_id
 
     def quote(
         self,
@@ -123,7 +109,7 @@ class Shop:
         freight_fen: int = 0,
         address: dict[str, Any] | None = None,
     ) -> Quoted:
-        return create_quote(
+        quoted = create_quote(
             merchant_id=self.merchant_id,
             user_id=user_id,
             lines=lines,
@@ -133,6 +119,8 @@ class Shop:
             key=self.key("quote"),
             now=now,
         )
+        self.work_off(now=now)
+        return quoted
 
     def order(self, quote: Quoted, *, now: datetime, pay_method: str = "wechat") -> Order:
         made = create_order(
@@ -142,6 +130,7 @@ class Shop:
             key=self.key("order"),
             now=now,
         )
+        self.work_off(now=now)
         return Order.objects.get(pk=made.order_id)
 
     def buy(self, user_id: str, lines: list[AskedLine], *, now: datetime, pay: bool = True, **more: Any) -> Order:
@@ -153,8 +142,8 @@ class Shop:
         """The buyer pays and the order hears of it: by a query, as when a callback was lost."""
         payment = self.place(order, now=now)
         if self.simulator is not None:
-            self.simulator.set_clock(now)
-            self.simulator.post("/control/pay", out_trade_no=payment.out_trade_no, notify=False)
+            self.simulator.clock(to=now.isoformat())
+            self.simulator.pay(payment.out_trade_no, notify=False)
             heard = ask(payment, now=now)
         else:
             heard = Heard(answer=Answer.PAID_EQUAL, fact=self.paid_fact(payment, now=now))
@@ -177,7 +166,7 @@ class Shop:
     def place(self, order: Order, *, now: datetime) -> Payment:
         """The payment is placed at the channel and waits for the buyer."""
         if self.simulator is not None:
-            self.simulator.set_clock(now)
+            self.simulator.clock(to=now.isoformat())
             pay_order(
                 merchant_id=self.merchant_id,
                 order_no=order.order_no,
@@ -334,13 +323,13 @@ class Shop:
                 merchant_id=self.merchant_id, said=refund_fact(attempt, to=to, now=done_at), source="query", now=done_at
             )
         else:
-            self.simulator.set_clock(now)
+            self.simulator.clock(to=now.isoformat())
             sent = send_refund(attempt_id=attempt.pk, now=now)
             if sent.status != RefundAttempt.Status.PROCESSING:
                 raise RuntimeError(f"the channel did not take {attempt.number}: {sent}")
             if to != "PROCESSING":
-                self.simulator.set_clock(done_at)
-                self.simulator.post("/control/settle", refund_no=attempt.number, to=to)
+                self.simulator.clock(to=done_at.isoformat())
+                self.simulator.settle(attempt.number, to=to)
                 query_refund(attempt_id=attempt.pk, forced=True, now=done_at)
         self.work_off(now=done_at + timedelta(seconds=1))
 

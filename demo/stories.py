@@ -159,8 +159,8 @@ def paid_after_cancelling(week: Week) -> None:
 def paid_late(shop: Shop, payment: Payment, *, now: datetime) -> None:
     """Money that arrives at the channel for an order that has ended."""
     if shop.simulator is not None:
-        shop.simulator.set_clock(now)
-        shop.simulator.post("/control/pay", out_trade_no=payment.out_trade_no, notify=False, force=True)
+        shop.simulator.clock(to=now.isoformat())
+        shop.simulator.pay(payment.out_trade_no, notify=False, force=True)
         heard = ask(payment, now=now)
     else:
         heard = Heard(answer=Answer.PAID_EQUAL, fact=shop.paid_fact(payment, now=now))
@@ -254,9 +254,10 @@ def refunded_past_us(week: Week) -> None:
     payment = unrefunded.select_related("account").order_by("paid_at").first()
     if payment is None or payment.account is None:
         return
-    shop.simulator.set_clock(week.day(1, 11, 15))
+    number = f"HAND-{channel_day(week.day(1, 11)):%Y%m%d}-1"
+    shop.simulator.clock(to=week.day(1, 11, 15).isoformat())
     gateway_for(payment.account).refund(
-        refund_no="HAND-20250101-1",
+        refund_no=number,
         out_trade_no=payment.out_trade_no,
         amount_fen=1200,
         total_fen=payment.amount_fen,
@@ -264,7 +265,7 @@ def refunded_past_us(week: Week) -> None:
         notify_url="https://example.invalid/none",
         now=week.day(1, 11, 15),
     )
-    shop.simulator.post("/control/settle", refund_no="HAND-20250101-1", to="SUCCESS")
+    shop.simulator.settle(number)
 
 
 @story

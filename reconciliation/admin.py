@@ -30,7 +30,7 @@ from reconciliation.commands.comment_finding import comment_finding
 from reconciliation.commands.recheck_finding import recheck_finding
 from reconciliation.commands.refuse_repair import refuse_repair
 from reconciliation.commands.repair_finding import repair_finding, repair_of
-from reconciliation.models import Finding, FindingComment, ReconciliationRun, TimingItem
+from reconciliation.models import Finding, FindingComment, FindingSighting, ReconciliationRun, TimingItem
 from reconciliation.queries import (
     get_export_rows,
     get_findings_of,
@@ -73,6 +73,9 @@ scoping.register(
     view=HOUSE,
     actions={"reconcile": DECIDERS, "export": HOUSE, "bill": FINANCE | OPERATIONS},
 )
+scoping.register(FindingComment, path="finding__merchant")
+scoping.register(FindingSighting, path="finding__merchant")
+scoping.register(TimingItem, path="merchant")
 
 
 class Assign(ButtonForm):
@@ -299,6 +302,7 @@ class RunAdmin(QuitsAdmin):
     ordering = ["-on_date", "kind"]
     fields = ["on_date", "kind", "state", "started_at", "finished_at", "tries"]
     change_form_template = "reconciliation/run.html"
+    addresses = {"reconciliation_run_export": "export", "reconciliation_bill": "bill"}
     list_buttons = [
         Button("reconcile", gettext_lazy("Reconcile a day"), form=Day, icon="balance", variant="primary"),
     ]

@@ -11,32 +11,25 @@ from uuid import UUID
 from django.conf import settings
 
 from aftersales.models import AfterSalesOrder
-from coupons.commands.create_policy import create_policy, publish_policy
-from coupons.commands.create_template import create_template
-from coupons.models import CouponTemplate, ReturnPolicy
-from demo.access import CLIENT_NAME, demo_password
+from demo.access import demo_password
 from demo.accounts import ensure_wechat_account
-from demo.catalogue import HOME, NUTS, PEOPLE, ShopFront
-from demo.shop import Shop, SimulatorHand
+from demo.catalogue import HOME, NUTS, PEOPLE
+from demo.commands.found_shop import found_shop
+from demo.shop import Shop, answering, in_the_past
 from demo.stories import STORIES, Week
 from kernel import idempotency
 from kernel.clock import channel_day
 from kernel.idempotency import business_key
 from kernel.transactions import unit_of_work
-from ledgers.commands.adjust_stock import adjust_stock
-from ledgers.models import StockItem
-from merchants.commands.create_client import create_client
-from merchants.commands.create_merchant import create_merchant
 from merchants.commands.create_staff import create_staff
-from merchants.models import ApiClient, Merchant, Scope, Staff
+from merchants.models import Staff
 from orders.models import Order
+from payments.simulator.client import SimulatorClient
 from reconciliation.commands.reconcile_day import reconcile_day
 
 FRONTS = (NUTS, HOME)
 DAYS = 6
 """So many days before today are reconciled."""
-
-RULES = {"on_full_refund": "RETURN"}
 
 
 @dataclass(frozen=True)
@@ -60,36 +53,34 @@ def seed_demo(*, now: datetime, simulator_url: str = "", state: Path | None = No
     With a simulator that answers, payments and refunds travel the real wire and the days are reconciled with its
     bills; without one the channel's word is put into the commands' hands and no day is reconciled.
     """
-    hand = SimulatorHand(simulator_url) if simulator_url else None
-    if hand is not None and not hand.answers():
-        hand = None
+    simulator = answering(simulator_url)
     began = now - timedelta(days=DAYS + 2)
-    ids = {front.code: _found(front, now=began) for front in FRONTS}
+    ids = {front.code: found_shop(front=front, now=began).merchant_id for front in FRONTS}
     _people(ids, now=began)
-    for index, front in enumerate(FRONTS):
+    for number, front in enumerate(FRONTS):
         ensure_wechat_account(
             merchant_id=ids[front.code],
-            index=index,
+            number=number,
             name=front.name,
             state=state or settings.QUITS_VAR / "simulator",
             base_url=simulator_url or "http://127.0.0.1:9",
             now=began,
         )
-    shops = {front.code: Shop(merchant_id=ids[front.code], code=front.code, simulator=hand) for front in FRONTS}
+    shops = {front.code: Shop(merchant_id=ids[front.code], code=front.code, simulator=simulator) for front in FRONTS}
     week = Week(yunwu=shops["yunwu"], muli=shops["muli"], now=now)
-    fresh = _tell(week, hand)
+    fresh = _tell(week, simulator)
     return Seeded(orders=Order.objects.count(), claims=AfterSalesOrder.objects.count(), replayed=not fresh)
 
 
-def _tell(week: Week, hand: SimulatorHand | None) -> bool:
+def _tell(week: Week, simulator: SimulatorClient | None) -> bool:
     untold = [tell for tell in STORIES if not _is_told(week.yunwu.merchant_id, tell.__name__)]
     if not untold:
         return False
-    with hand.in_the_past() if hand is not None else nullcontext():
+    with in_the_past(simulator) if simulator is not None else nullcontext():
         for tell in untold:
             tell(week)
             _remember(week.yunwu.merchant_id, tell.__name__, now=week.now)
-        if hand is not None:
+        if simulator is not None:
             today = channel_day(week.now)
             for back in range(DAYS, 0, -1):
                 morning = week.day(back - 1, 10, 5)
@@ -109,36 +100,6 @@ def _remember(merchant_id: UUID, name: str, *, now: datetime) -> None:
     with unit_of_work(now=now):
         idempotency.begin(_key(merchant_id, name), Told, now=now)
         idempotency.finish(_key(merchant_id, name), Told(name))
-
-
-def _found(front: ShopFront, *, now: datetime) -> UUID:
-    """The merchant with its client, policy, coupons and stock."""
-    merchant = Merchant.objects.filter(code=front.code).first()
-    merchant_id = (
-        merchant.pk
-        if merchant is not None
-        else create_merchant(code=front.code, name=front.name, now=now, **front.settings).merchant_id
-    )
-    if not ApiClient.objects.filter(merchant_id=merchant_id, name=CLIENT_NAME).exists():
-        create_client(merchant_id=merchant_id, name=CLIENT_NAME, scopes=list(Scope.values), now=now)
-    if not ReturnPolicy.objects.filter(merchant_id=merchant_id, code="standard").exists():
-        policy = create_policy(merchant_id=merchant_id, code="standard", rules=RULES, now=now, actor="demo")
-        publish_policy(merchant_id=merchant_id, policy_id=policy.policy_id, now=now)
-    for coupon in front.coupons:
-        if not CouponTemplate.objects.filter(merchant_id=merchant_id, code=coupon["code"]).exists():
-            create_template(merchant_id=merchant_id, policy_code="standard", now=now, actor="demo", **coupon)
-    for goods in front.goods.values():
-        if goods.stock and not StockItem.objects.filter(merchant_id=merchant_id, sku=goods.sku).exists():
-            adjust_stock(
-                merchant_id=merchant_id,
-                sku=goods.sku,
-                title=goods.title,
-                delta=goods.stock,
-                business_key=f"opening:{goods.sku}",
-                reference="opening",
-                now=now,
-            )
-    return merchant_id
 
 
 def _people(ids: dict[str, UUID], *, now: datetime) -> None:

@@ -1,0 +1,324 @@
+"""Coupons four ways, orders, ledgers and messages: each fault planted by hand is found, exactly it."""
+
+from datetime import timedelta
+
+import pytest
+
+from coupons.models import CouponOperation, CouponRedemption, UserCoupon
+from demo.catalogue import NUTS, user_id
+from kernel import outbox
+from kernel.models import InboxMessage, OutboxEvent
+from orders.models import Order
+from payments.models import Payment
+from reconciliation.commands.look_at_changes import look_at_changes
+from reconciliation.commands.repair_finding import repair_finding
+from reconciliation.models import Finding
+from tests.reconciliation.books import DAY, Books, at, careless, new_id
+
+NEXT = DAY + timedelta(days=1)
+LATER = at(10, 30, day=NEXT)
+
+
+def the_finding(books: Books, rule: str, key: str) -> Finding:
+    books.run()
+    assert books.found() == {(rule, key)}
+    return Finding.objects.get(rule=rule, key=key)
+
+
+def repaired(books: Books, finding: Finding) -> None:
+    """The repair helps: the rule's second look resolves the finding, and the next run finds nothing."""
+    done = repair_finding(finding_id=finding.pk, author_id=None, expected_version=finding.version, now=LATER)
+    assert done.state == "RESOLVED", done
+    books.run()
+    assert books.found() == set()
+
+
+def sold(books: Books) -> Order:
+    order = books.sale(coupon=True)
+    books.bill_days()
+    return order
+
+
+def coupon_of(order: Order) -> UserCoupon:
+    return UserCoupon.objects.get(pk=order.coupon_id)
+
+
+# -- coupons -----------------------------------------------------------------------------------------------------
+
+
+def test_paid_but_the_coupon_is_free(books: Books) -> None:
+    """The redemption and everything that belongs to it was taken away; the lease had been released."""
+    order = sold(books)
+    careless(
+        "DELETE FROM coupon_redemption",
+        "UPDATE coupon_lock SET ended_by_id = NULL",
+        "DELETE FROM coupon_operation WHERE command = 'REDEEM'",
+        "UPDATE user_coupon c SET status = 'LOCKED', state_version = o.to_version, locked_order_no = o.order_no,"
+        " lock_id = o.lock_id, lock_token_hash = l.token_hash, lease_expires_at = o.lease_expires_at"
+        " FROM coupon_operation o, coupon_lock l WHERE o.coupon_id = c.id AND l.id = o.lock_id"
+        " AND o.to_version = (SELECT max(to_version) FROM coupon_operation x WHERE x.coupon_id = c.id)",
+        "DELETE FROM idempotency_key WHERE key LIKE 'order:%%:redeem:%%'",
+        tables=("coupon_redemption", "coupon_lock", "coupon_operation", "user_coupon"),
+    )
+    finding = the_finding(books, "COUPON_PAID_NOT_REDEEMED", order.order_no)
+    repaired(books, finding)
+    assert coupon_of(order).status == "USED"
+    assert CouponRedemption.objects.get().order_no == order.order_no
+
+
+def test_locked_by_an_order_that_ended(books: Books) -> None:
+    coupon = books.shop.give_coupon(user_id("lin"), "TEA-300-50", now=at(9))
+    goods = NUTS.goods
+    order = books.shop.buy(
+        user_id("lin"), [goods["nut"].line(), goods["tea"].line()], coupon_id=coupon, now=at(10), pay=False
+    )
+    books.bill_days()
+    careless(
+        "UPDATE orders SET status = 50, version = 2, cancelled_at = %(at)s, next_check_at = NULL",
+        "INSERT INTO order_status_log (order_id, command, from_status, to_status, from_version, to_version,"
+        " actor_kind, actor, reason, evidence, at) SELECT id, 'cancel', 0, 50, 1, 2, 'user', '', '', '{}', %(at)s"
+        " FROM orders",
+        tables=("orders", "order_status_log"),
+        at=at(11),
+    )
+    finding = the_finding(books, "COUPON_HELD_BY_DEAD_ORDER", order.order_no)
+    repaired(books, finding)
+    assert UserCoupon.objects.get(pk=coupon).status == "AVAILABLE"
+
+
+def test_used_without_a_redemption(books: Books) -> None:
+    order = sold(books)
+    careless("DELETE FROM coupon_redemption", tables=("coupon_redemption",))
+    finding = the_finding(books, "COUPON_GHOST_REDEMPTION", str(order.coupon_id))
+    assert finding.severity == "P0"
+
+
+def test_used_by_an_order_that_does_not_exist(books: Books) -> None:
+    order = sold(books)
+    careless("UPDATE coupon_redemption SET order_no = 'Q-NOWHERE'", tables=("coupon_redemption",))
+    books.run()
+    assert ("COUPON_GHOST_REDEMPTION", str(order.coupon_id)) in books.found()
+
+
+def test_one_coupon_on_two_paid_orders(books: Books) -> None:
+    """The incident: two paid orders count the same coupon as theirs. The gate sees it within the minute."""
+    first = sold(books)
+    second = books.sale(now=at(12), buyer="chen")
+    books.bill_payment(Payment.objects.get(order_no=second.order_no))
+    careless(
+        "UPDATE orders SET coupon_id = %(coupon)s, coupon_state = 'redeemed' WHERE id = %(second)s",
+        tables=("orders",),
+        coupon=first.coupon_id,
+        second=second.pk,
+    )
+    assert look_at_changes(now=at(12, 5)).opened == 1
+    assert books.found() == {("COUPON_USED_TWICE", str(first.coupon_id))}
+    assert look_at_changes(now=at(12, 6)).opened == 0
+    the_finding(books, "COUPON_USED_TWICE", str(first.coupon_id))
+
+
+def test_return_decided_and_not_done(books: Books) -> None:
+    order = books.sale(coupon=True)
+    books.refund(order), books.refund(order, line_no=1, now=at(16))
+    books.bill_days()
+    assert coupon_of(order).status == "AVAILABLE"
+    careless(
+        "UPDATE coupon_redemption SET ended_by_id = NULL",
+        "DELETE FROM coupon_operation WHERE command = 'RETURN'",
+        "UPDATE user_coupon SET status = 'USED', state_version = state_version - 1",
+        "DELETE FROM outbox_event WHERE name = 'coupon.returned'",
+        "DELETE FROM idempotency_key WHERE result::text LIKE '%%redemption_id%%'",
+        tables=("coupon_redemption", "coupon_operation", "user_coupon", "outbox_event"),
+    )
+    decision = order_decision()
+    finding = the_finding(books, "COUPON_RETURN_NOT_DONE", decision)
+    repaired(books, finding)
+    assert coupon_of(order).status == "AVAILABLE"
+
+
+def order_decision() -> str:
+    from coupons.models import RefundCoupon
+
+    return str(RefundCoupon.objects.get(decision="RETURN").pk)
+
+
+def test_history_with_a_gap(books: Books) -> None:
+    order = sold(books)
+    careless("DELETE FROM coupon_operation WHERE command = 'RENEW'", tables=("coupon_operation",))
+    assert look_at_changes(now=at(10, 10)).opened == 1
+    finding = the_finding(books, "COUPON_HISTORY_BROKEN", str(order.coupon_id))
+    assert finding.severity == "P0" and finding.ours["operations"] == 3
+
+
+def test_row_differs_from_its_history(books: Books) -> None:
+    coupon = books.shop.give_coupon(user_id("lin"), "TEA-300-50", now=at(9))
+    books.bill_days()
+    careless("UPDATE user_coupon SET status = 'VOID'", tables=("user_coupon",))
+    finding = the_finding(books, "COUPON_REPLAY_DIFFERS", str(coupon))
+    assert (finding.ours["status"], finding.theirs["status"]) == ("VOID", "AVAILABLE")
+    assert CouponOperation.objects.count() == 1
+
+
+def test_orphan_lease(books: Books) -> None:
+    """A lease whose order nobody knows, past its time. A live quote's lease is no orphan."""
+    coupon = books.shop.give_coupon(user_id("lin"), "TEA-300-50", now=at(9))
+    goods = NUTS.goods
+    quote = books.shop.quote(user_id("lin"), [goods["nut"].line(), goods["tea"].line()], coupon_id=coupon, now=at(10))
+    books.bill_days()
+    books.run(now=at(10, 4))
+    assert books.found() == set()
+    careless("DELETE FROM quote", tables=("quote",))
+    assert look_at_changes(now=at(10, 20)).opened == 1
+    finding = the_finding(books, "COUPON_ORPHAN_LEASE", str(coupon))
+    assert finding.ours["locked_by"] == quote.order_no
+    repaired(books, finding)
+    assert UserCoupon.objects.get(pk=coupon).status == "AVAILABLE"
+
+
+# -- orders and after-sales ----------------------------------------------------------------------------------------
+
+
+def test_paid_order_without_its_payment(books: Books) -> None:
+    order = sold(books)
+    careless("UPDATE payment SET amount_fen = 25999", "UPDATE bill_line SET amount_fen = 25999", tables=("payment",))
+    books.run()
+    assert ("ORDER_PAID_WITHOUT_PAYMENT", order.order_no) in books.found()
+
+
+def test_money_held_for_an_order_that_ended(books: Books) -> None:
+    """A second charge that was recorded and never sent back: the repair asks for its refund, once."""
+    order = books.sale()
+    second = new_id()
+    careless(
+        "INSERT INTO payment SELECT (jsonb_populate_record(p, jsonb_build_object('id', %(id)s::uuid,"
+        " 'kind', 'extra', 'trade_no', '4200EXTRA0000001'))).* FROM payment p",
+        "INSERT INTO journal_entry (id, merchant_id, kind, business_key, reference, order_no, posted_at, created_at)"
+        " SELECT gen_random_uuid(), merchant_id, 'payment', 'payment:' || id, out_trade_no, order_no, paid_at, paid_at"
+        " FROM payment WHERE id = %(id)s",
+        "INSERT INTO journal_line (entry_id, merchant_id, account, amount_fen) SELECT e.id, e.merchant_id, a.*"
+        " FROM journal_entry e, (VALUES ('channel_clearing:wechat', 30000), ('unclaimed', -30000)) AS a"
+        " WHERE e.business_key = 'payment:' || %(id)s::uuid",
+        id=second,
+    )
+    books.bill_days()
+    finding = the_finding(
+        books, "PAYMENT_WITHOUT_ORDER", f"{Payment.objects.get(pk=second).out_trade_no}:4200EXTRA0000001"
+    )
+    repaired(books, finding)
+    assert Payment.objects.get(pk=second).refund_committed_fen == 30000
+    assert Order.objects.get(pk=order.pk).status == 10
+
+
+def test_undelivered(books: Books) -> None:
+    order = sold(books)
+    books.run(now=at(12, day=DAY + timedelta(days=8)))
+    assert books.found() == {("ORDER_UNDELIVERED", order.order_no)}
+    books.shop.ship(order, now=at(13, day=DAY + timedelta(days=8)))
+    books.run(now=at(14, day=DAY + timedelta(days=8)))
+    assert books.found() == set()
+
+
+def test_refunding_for_long(books: Books) -> None:
+    claim = books.claim(sold(books))
+    books.run(now=at(15, day=NEXT))
+    assert books.found() == {("CLAIM_REFUNDING_LONG", claim.after_sales_no)}
+
+
+def test_rollback_missing_and_waiting(books: Books) -> None:
+    claim = books.refund(books.sale())
+    books.bill_days()
+    careless("DELETE FROM after_sales_rollback WHERE system = 'points'", tables=("after_sales_rollback",))
+    finding = the_finding(books, "ROLLBACK_MISSING", claim.after_sales_no)
+    assert finding.theirs["missing"] == ["points"]
+
+
+def test_order_differs_from_its_history(books: Books) -> None:
+    order = sold(books)
+    careless("UPDATE orders SET version = 5", tables=("orders",))
+    assert the_finding(books, "ORDER_HISTORY_BROKEN", order.order_no).severity == "P0"
+
+
+def test_claim_differs_from_its_history(books: Books) -> None:
+    claim = books.claim(sold(books))
+    careless("UPDATE after_sales_order SET version = version + 3", tables=("after_sales_order",))
+    assert the_finding(books, "CLAIM_HISTORY_BROKEN", claim.after_sales_no).severity == "P0"
+
+
+def test_payment_counts_its_refunds_wrongly(books: Books) -> None:
+    books.refund(books.sale())
+    books.bill_days()
+    payment = Payment.objects.get()
+    careless("UPDATE payment SET refund_committed_fen = refund_committed_fen + 50")
+    finding = the_finding(books, "PAYMENT_COMMITTED_WRONG", f"{payment.out_trade_no}:{payment.trade_no}")
+    assert finding.amount_fen == 50
+
+
+# -- ledgers and messages ------------------------------------------------------------------------------------------
+
+
+def test_stock_differs_from_its_entries(books: Books) -> None:
+    sold(books)
+    careless("UPDATE stock_item SET sellable = sellable + 1 WHERE sku = 'TEA-250G'", tables=("stock_item",))
+    assert the_finding(books, "STOCK_DIFFERS", "TEA-250G").severity == "P0"
+
+
+def test_entry_that_does_not_balance(books: Books) -> None:
+    entry = new_id()
+    books.bill_days()
+    careless(
+        "INSERT INTO journal_entry (id, merchant_id, kind, business_key, reference, order_no, posted_at, created_at)"
+        " VALUES (%(id)s, %(merchant)s, 'correction', 'by hand', 'by hand', '', %(at)s, %(at)s)",
+        "INSERT INTO journal_line (entry_id, merchant_id, account, amount_fen)"
+        " VALUES (%(id)s, %(merchant)s, 'sales', 700), (%(id)s, %(merchant)s, 'refunds', -600)",
+        tables=("journal_entry", "journal_line"),
+        id=entry,
+        merchant=books.shop.merchant_id,
+        at=at(15),
+    )
+    assert the_finding(books, "JOURNAL_UNBALANCED", str(entry)).amount_fen == 100
+
+
+def test_event_not_published(books: Books) -> None:
+    event = outbox.append(name="order.noted", merchant_id=books.shop.merchant_id, subject="Q1", payload={}, now=at(10))
+    books.bill_days()
+    books.run(now=at(10, 5))
+    assert books.found() == set()
+    the_finding(books, "OUTBOX_LATE", str(event.pk))
+    books.shop.work_off(now=LATER)
+    books.run()
+    assert books.found() == set()
+
+
+@pytest.mark.parametrize("state", ["DEAD", "FAILED"])
+def test_message_that_its_consumer_does_not_take(books: Books, state: str) -> None:
+    sold(books)
+    event = OutboxEvent.objects.get(name="payment.succeeded")
+    careless(
+        "UPDATE inbox_message SET state = %(state)s, done_at = NULL, last_error = 'boom', available_at = %(at)s"
+        " WHERE event_id = %(event)s AND consumer = 'ledgers.post_payment'",
+        state=state,
+        event=event.pk,
+        at=at(11),
+    )
+    rule = {"DEAD": "INBOX_DEAD", "FAILED": "INBOX_FAILING"}[state]
+    finding = the_finding(books, rule, f"ledgers.post_payment:{event.pk}")
+    if state == "DEAD":
+        repaired(books, finding)
+        assert InboxMessage.objects.get(event_id=event.pk, consumer="ledgers.post_payment").state == "DONE"
+
+
+def test_bill_that_does_not_come(books: Books) -> None:
+    books.run(now=at(9, 59, day=NEXT))
+    assert books.found() == set()
+    books.run(now=at(10, 1, day=NEXT))
+    account = books.account.pk
+    assert books.found() == {("BILL_MISSING", f"{account}:{kind}:{DAY}") for kind in ("trade", "refund")}
+    books.bill_days()
+    books.run()
+    assert books.found() == set()
+
+
+def test_bill_that_does_not_add_up(books: Books) -> None:
+    books.bill_days()
+    careless("UPDATE channel_bill SET state = 'CORRUPT', last_error = 'rows ≠ summary' WHERE kind = 'refund'")
+    the_finding(books, "BILL_CORRUPT", f"{books.account.pk}:refund:{DAY}")
