@@ -169,7 +169,7 @@ def _whole_gate() -> int:
             values = {**test_environment(bed, keys, directory), "QUITS_CHROMIUM": chromium}
             failed = _run_steps(values)
             _say("── pytest " + "─" * 70)
-            code = _follow([str(PYTHON), "-m", "pytest", "-n", "2", "--create-db", "-q"], values)
+            code = _follow([str(PYTHON), "-m", "pytest", "-n", "2", "--dist", "loadgroup", "--create-db", "-q"], values)
             if code != 0:
                 failed.append("pytest")
     finally:
