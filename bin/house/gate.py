@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from house import environment, processes, testbed
+from house import environment, testbed
 from house.keys import Keys
 from house.layout import PROJECT, PYTHON, VENV, Trouble
 
@@ -23,7 +23,7 @@ bin/test mutants [ARGS]  tests/mutants/run.py: named defects, each must turn a t
 bin/test faults [ARGS]   tests/faults/run.py: kill -9 under load, then everything must converge
 bin/test stop            end the warm test servers of this var directory
 
-QUITS_VAR=DIRECTORY gives a run servers of its own; DATABASE_URL and REDIS_URL use servers that are there already.
+QUITS_VAR=DIRECTORY gives a run servers of its own, so that several can run at once.
 """
 # Long campaigns with a program of their own, run on the same private servers.
 CAMPAIGNS = {"mutants": "tests/mutants/run.py", "faults": "tests/faults/run.py"}
@@ -84,11 +84,14 @@ def _migrations() -> str:
 
 
 def test_environment(bed: testbed.Testbed, keys: Keys, directory: Path) -> dict[str, str]:
-    """What the product needs to know, pointing at the private servers."""
+    """What the product needs to know, pointing at the private servers.
+
+    Nothing of the surrounding shell gets through: a DATABASE_URL exported there may be somebody's real one.
+    """
+    foreign = ("QUITS_", "DATABASE_", "REDIS_", "DJANGO_", "PG")
     inherited = environment.without_recompiling(os.environ)
-    kept = {name: value for name, value in inherited.items() if not name.startswith(("PG", processes.MARK))}
-    given = "DATABASE_URL" in os.environ
-    values = {
+    kept = {n: value for n, value in inherited.items() if n == "QUITS_CHROMIUM" or not n.startswith(foreign)}
+    return {
         **kept,
         "QUITS_ENV": "test",
         "QUITS_VAR": str(directory),
@@ -96,12 +99,11 @@ def test_environment(bed: testbed.Testbed, keys: Keys, directory: Path) -> dict[
         "QUITS_FIELD_KEYS": keys.field_keys,
         "QUITS_LEASE_KEYS": keys.lease_keys,
         "DJANGO_SETTINGS_MODULE": "config.settings",
-        "DATABASE_URL": os.environ.get("DATABASE_URL") or bed.database_url,
-        "REDIS_URL": os.environ.get("REDIS_URL") or bed.redis_url,
+        "DATABASE_URL": bed.database_url,
+        "DATABASE_OWNER_URL": bed.database_owner_url,
+        "REDIS_URL": bed.redis_url,
         "PYTHONUNBUFFERED": "1",
     }
-    owner = os.environ.get("DATABASE_OWNER_URL") or (values["DATABASE_URL"] if given else bed.database_owner_url)
-    return {**values, "DATABASE_OWNER_URL": owner}
 
 
 def _follow(command: list[str], values: dict[str, str]) -> int:

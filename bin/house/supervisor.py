@@ -105,12 +105,18 @@ class Supervisor:
             argv,
             mark=f"{self.keys.house_id}:{part.name}",
             log=self._log(part),
-            environment={**self.environment, "QUITS_PROCESS": part.name},
+            environment=self._environment_of(part),
             cwd=part.cwd,
             death_signal=part.stop_signal,
             user=part.as_account(),  # type: ignore[arg-type]
         )
         self._record()
+
+    def _environment_of(self, part: Part) -> dict[str, str]:
+        """Only `prepare` learns how to log in as the owner of the tables."""
+        withheld = () if part.task else ("DATABASE_OWNER_URL",)
+        kept = {name: value for name, value in self.environment.items() if name not in withheld}
+        return {**kept, "QUITS_PROCESS": part.name}
 
     # --- running ----------------------------------------------------------------------------------------------
 

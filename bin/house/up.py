@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -203,9 +204,19 @@ def _detached(serve: Callable[[Callable[[str], None]], int], var: Path) -> int:
         os.close(receiving)
         _become_background(var)
         _sign(var)
-        os._exit(serve(_speaker(sending)))
+        os._exit(_guarded(serve, _speaker(sending)))
     os.close(sending)
     return _relay(receiving, child)
+
+
+def _guarded(serve: Callable[[Callable[[str], None]], int], say: Callable[[str], None]) -> int:
+    """The supervisor's own mistakes are said to the waiting terminal too."""
+    try:
+        return serve(say)
+    except BaseException:
+        say(traceback.format_exc())
+        say(FAILED)
+        return 1
 
 
 def _become_background(var: Path) -> None:
