@@ -10,9 +10,16 @@ EVERY = {
     "kernel.tasks.redeliver_lost_events": (30, "bulk"),
     "coupons.tasks.release_overdue_leases": (5, "default"),
     "coupons.tasks.expire_overdue_coupons": (60, "bulk"),
+    "ledgers.tasks.mature_commissions": (300, "bulk"),
+    "orders.tasks.check_pending_orders": (5, "default"),
+    "orders.tasks.complete_due_orders": (300, "bulk"),
+    "orders.tasks.expire_quotes": (10, "default"),
+    "orders.tasks.fulfil_paid_orders": (15, "default"),
+    "orders.tasks.sign_due_shipments": (300, "bulk"),
     "payments.tasks.sweep_refunds": (2, "critical"),
     "payments.tasks.fetch_bills": (1800, "bulk"),
     "reconciliation.tasks.look_at_what_changed": (60, "bulk"),
+    "reconciliation.tasks.reconcile_waiting": (1800, "bulk"),
 }
 
 DAILY: dict[str, tuple[int, int, str]] = {
