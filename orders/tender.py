@@ -51,8 +51,11 @@ def read_answer(fact: PaymentFact, *, amount_fen: int) -> Answer:
 def ask(payment: Payment, *, now: datetime, trade_no: str = "") -> Heard:
     """Query a payment, or one charge of it by its trade number; up to three tries, then UNKNOWN."""
     assert payment.account is not None
-    gateway = gateway_for(payment.account)
     doubt = ""
+    try:
+        gateway = gateway_for(payment.account)
+    except ValueError as incomplete:  # an account that lost its keys: nothing can be known through it
+        return Heard(answer=Answer.UNKNOWN, detail=str(incomplete))
     for _try in range(TRIES):
         try:
             if trade_no:

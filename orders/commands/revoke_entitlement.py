@@ -18,9 +18,7 @@ class EntitlementRevoked:
     replayed: bool = False
 
 
-def revoke_entitlement(
-    *, line_id: UUID, ordinals: Sequence[int], reference: str, now: datetime
-) -> EntitlementRevoked:
+def revoke_entitlement(*, line_id: UUID, ordinals: Sequence[int], reference: str, now: datetime) -> EntitlementRevoked:
     """Joins the caller's transaction. Units that were taken back before, or never granted, are left out: told twice it
     changes nothing twice. Announces `entitlement.revoked`."""
     with unit_of_work(now=now):

@@ -14,623 +14,1532 @@ import kernel.numbers
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('merchants', '0001_initial'),
+        ("merchants", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Order',
+            name="Order",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('order_no', models.CharField(max_length=20, verbose_name='order number')),
-                ('user_id', models.CharField(max_length=64, verbose_name='user')),
-                ('status', django_fsm.FSMIntegerField(choices=[(0, 'Waiting for payment'), (10, 'Paid'), (20, 'Delivered'), (30, 'Completed'), (40, 'Closed'), (50, 'Cancelled')], default=0, verbose_name='status')),
-                ('version', models.IntegerField(default=1, verbose_name='version')),
-                ('closed_reason', models.CharField(blank=True, choices=[('timeout', 'Not paid in time'), ('superseded', 'Replaced by a newer order'), ('manual', 'Closed by an operator'), ('enqueue_fail', 'Could not be placed at the payment channel')], default='', max_length=16, verbose_name='closed because')),
-                ('goods_fen', models.BigIntegerField(verbose_name='goods')),
-                ('discount_fen', models.BigIntegerField(default=0, verbose_name='coupon')),
-                ('subsidy_fen', models.BigIntegerField(default=0, verbose_name='subsidy')),
-                ('points_fen', models.BigIntegerField(default=0, verbose_name="points' worth")),
-                ('points_used', models.BigIntegerField(default=0, verbose_name='points used')),
-                ('freight_fen', models.BigIntegerField(default=0, verbose_name='freight')),
-                ('payable_fen', models.BigIntegerField(verbose_name='payable')),
-                ('pay_method', models.CharField(choices=[('wechat', 'WeChat Pay'), ('alipay', 'Alipay'), ('balance', 'Balance'), ('none', 'Nothing to pay')], max_length=16, verbose_name='pay method')),
-                ('pay_expires_at', models.DateTimeField(verbose_name='pay until')),
-                ('fingerprint', models.CharField(help_text='Merchant, user, goods and address.', max_length=64)),
-                ('content_hash', models.CharField(max_length=64)),
-                ('address', models.JSONField(default=dict, verbose_name='address')),
-                ('terms_version', models.CharField(default='1', max_length=32, verbose_name='after-sales terms')),
-                ('token_version', models.IntegerField(default=1)),
-                ('token_key_version', models.IntegerField(default=1)),
-                ('order_token_hash', models.BinaryField(max_length=32)),
-                ('token_revoked_at', models.DateTimeField(null=True, verbose_name='token revoked at')),
-                ('coupon_id', models.UUIDField(null=True, verbose_name='coupon')),
-                ('coupon_state', models.CharField(choices=[('none', 'No coupon'), ('leased', 'Leased'), ('redeemed', 'Redeemed'), ('released', 'Released'), ('honoured', 'Honoured without the coupon'), ('conflict', 'Conflict')], default='none', max_length=12, verbose_name='coupon')),
-                ('fulfilment', models.CharField(choices=[('none', 'Not paid'), ('waiting', 'Waiting'), ('partial', 'In part'), ('done', 'Done'), ('void', 'Void, wholly refunded')], default='none', max_length=12, verbose_name='fulfilment')),
-                ('trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='trade number')),
-                ('paid_channel', models.CharField(blank=True, default='', max_length=16, verbose_name='paid by')),
-                ('out_trade_no', models.CharField(blank=True, default='', max_length=32, verbose_name='payment number')),
-                ('refund_decided_at', models.DateTimeField(null=True, verbose_name='refund decided at')),
-                ('next_check_at', models.DateTimeField(null=True)),
-                ('check_tries', models.IntegerField(default=0)),
-                ('next_fulfil_at', models.DateTimeField(null=True)),
-                ('fulfil_tries', models.IntegerField(default=0)),
-                ('complete_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('paid_at', models.DateTimeField(null=True, verbose_name='paid at')),
-                ('closed_at', models.DateTimeField(null=True, verbose_name='closed at')),
-                ('cancelled_at', models.DateTimeField(null=True, verbose_name='cancelled at')),
-                ('delivered_at', models.DateTimeField(null=True, verbose_name='delivered at')),
-                ('completed_at', models.DateTimeField(null=True, verbose_name='completed at')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("order_no", models.CharField(max_length=20, verbose_name="order number")),
+                ("user_id", models.CharField(max_length=64, verbose_name="user")),
+                (
+                    "status",
+                    django_fsm.FSMIntegerField(
+                        choices=[
+                            (0, "Waiting for payment"),
+                            (10, "Paid"),
+                            (20, "Delivered"),
+                            (30, "Completed"),
+                            (40, "Closed"),
+                            (50, "Cancelled"),
+                        ],
+                        default=0,
+                        verbose_name="status",
+                    ),
+                ),
+                ("version", models.IntegerField(default=1, verbose_name="version")),
+                (
+                    "closed_reason",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("timeout", "Not paid in time"),
+                            ("superseded", "Replaced by a newer order"),
+                            ("manual", "Closed by an operator"),
+                            ("enqueue_fail", "Could not be placed at the payment channel"),
+                        ],
+                        default="",
+                        max_length=16,
+                        verbose_name="closed because",
+                    ),
+                ),
+                ("goods_fen", models.BigIntegerField(verbose_name="goods")),
+                ("discount_fen", models.BigIntegerField(default=0, verbose_name="coupon")),
+                ("subsidy_fen", models.BigIntegerField(default=0, verbose_name="subsidy")),
+                ("points_fen", models.BigIntegerField(default=0, verbose_name="points' worth")),
+                ("points_used", models.BigIntegerField(default=0, verbose_name="points used")),
+                ("freight_fen", models.BigIntegerField(default=0, verbose_name="freight")),
+                ("payable_fen", models.BigIntegerField(verbose_name="payable")),
+                (
+                    "pay_method",
+                    models.CharField(
+                        choices=[
+                            ("wechat", "WeChat Pay"),
+                            ("alipay", "Alipay"),
+                            ("balance", "Balance"),
+                            ("none", "Nothing to pay"),
+                        ],
+                        max_length=16,
+                        verbose_name="pay method",
+                    ),
+                ),
+                ("pay_expires_at", models.DateTimeField(verbose_name="pay until")),
+                ("fingerprint", models.CharField(help_text="Merchant, user, goods and address.", max_length=64)),
+                ("content_hash", models.CharField(max_length=64)),
+                ("address", models.JSONField(default=dict, verbose_name="address")),
+                ("terms_version", models.CharField(default="1", max_length=32, verbose_name="after-sales terms")),
+                ("token_version", models.IntegerField(default=1)),
+                ("token_key_version", models.IntegerField(default=1)),
+                ("order_token_hash", models.BinaryField(max_length=32)),
+                ("token_revoked_at", models.DateTimeField(null=True, verbose_name="token revoked at")),
+                ("coupon_id", models.UUIDField(null=True, verbose_name="coupon")),
+                (
+                    "coupon_state",
+                    models.CharField(
+                        choices=[
+                            ("none", "No coupon"),
+                            ("leased", "Leased"),
+                            ("redeemed", "Redeemed"),
+                            ("released", "Released"),
+                            ("honoured", "Honoured without the coupon"),
+                            ("conflict", "Conflict"),
+                        ],
+                        default="none",
+                        max_length=12,
+                        verbose_name="coupon",
+                    ),
+                ),
+                (
+                    "fulfilment",
+                    models.CharField(
+                        choices=[
+                            ("none", "Not paid"),
+                            ("waiting", "Waiting"),
+                            ("partial", "In part"),
+                            ("done", "Done"),
+                            ("void", "Void, wholly refunded"),
+                        ],
+                        default="none",
+                        max_length=12,
+                        verbose_name="fulfilment",
+                    ),
+                ),
+                ("trade_no", models.CharField(blank=True, default="", max_length=64, verbose_name="trade number")),
+                ("paid_channel", models.CharField(blank=True, default="", max_length=16, verbose_name="paid by")),
+                (
+                    "out_trade_no",
+                    models.CharField(blank=True, default="", max_length=32, verbose_name="payment number"),
+                ),
+                ("refund_decided_at", models.DateTimeField(null=True, verbose_name="refund decided at")),
+                ("next_check_at", models.DateTimeField(null=True)),
+                ("check_tries", models.IntegerField(default=0)),
+                ("next_fulfil_at", models.DateTimeField(null=True)),
+                ("fulfil_tries", models.IntegerField(default=0)),
+                ("complete_at", models.DateTimeField(null=True)),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                ("paid_at", models.DateTimeField(null=True, verbose_name="paid at")),
+                ("closed_at", models.DateTimeField(null=True, verbose_name="closed at")),
+                ("cancelled_at", models.DateTimeField(null=True, verbose_name="cancelled at")),
+                ("delivered_at", models.DateTimeField(null=True, verbose_name="delivered at")),
+                ("completed_at", models.DateTimeField(null=True, verbose_name="completed at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'order',
-                'verbose_name_plural': 'orders',
-                'db_table': 'orders',
+                "verbose_name": "order",
+                "verbose_name_plural": "orders",
+                "db_table": "orders",
             },
         ),
         migrations.CreateModel(
-            name='CouponDecision',
+            name="CouponDecision",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('decision', models.CharField(choices=[('late_redeem', 'Redeemed late'), ('refund_order', 'Refund the order'), ('honour', 'Honoured without the coupon'), ('review', 'Manual review')], max_length=16, verbose_name='decision')),
-                ('cause', models.CharField(max_length=40, verbose_name='cause')),
-                ('inputs', models.JSONField(default=dict, verbose_name='facts')),
-                ('actor_kind', models.CharField(choices=[('user', 'User'), ('staff', 'Staff'), ('channel', 'Payment channel'), ('system', 'System')], max_length=12, verbose_name='by')),
-                ('actor', models.CharField(blank=True, default='', max_length=80, verbose_name='who')),
-                ('at', models.DateTimeField(verbose_name='when')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('order', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='coupon_decisions', to='orders.order')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "decision",
+                    models.CharField(
+                        choices=[
+                            ("late_redeem", "Redeemed late"),
+                            ("refund_order", "Refund the order"),
+                            ("honour", "Honoured without the coupon"),
+                            ("review", "Manual review"),
+                        ],
+                        max_length=16,
+                        verbose_name="decision",
+                    ),
+                ),
+                ("cause", models.CharField(max_length=40, verbose_name="cause")),
+                ("inputs", models.JSONField(default=dict, verbose_name="facts")),
+                (
+                    "actor_kind",
+                    models.CharField(
+                        choices=[
+                            ("user", "User"),
+                            ("staff", "Staff"),
+                            ("channel", "Payment channel"),
+                            ("system", "System"),
+                        ],
+                        max_length=12,
+                        verbose_name="by",
+                    ),
+                ),
+                ("actor", models.CharField(blank=True, default="", max_length=80, verbose_name="who")),
+                ("at", models.DateTimeField(verbose_name="when")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="coupon_decisions", to="orders.order"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'coupon decision',
-                'verbose_name_plural': 'coupon decisions',
-                'db_table': 'coupon_decision',
-                'ordering': ['order', 'at'],
+                "verbose_name": "coupon decision",
+                "verbose_name_plural": "coupon decisions",
+                "db_table": "coupon_decision",
+                "ordering": ["order", "at"],
             },
         ),
         migrations.CreateModel(
-            name='Anomaly',
+            name="Anomaly",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('amount_mismatch', 'Amount differs'), ('trade_no_mismatch', 'Second charge'), ('paid_on_closed', 'Paid after closing'), ('paid_on_cancelled', 'Paid after cancelling'), ('order_disappeared', 'Callback without an order'), ('unexpected_status', 'Unexpected status'), ('delivery_failed', 'Delivery failed'), ('gateway_query_failed', 'Channel does not answer'), ('malformed_paid_notify', 'Callback that makes no sense'), ('refund_drift', 'Refund differs from the channel'), ('refund_failed', 'Refund failed'), ('superseded_gateway_close_failed', 'Replaced order not closed at the channel'), ('coupon_conflict', 'Coupon belongs to someone else')], max_length=40, verbose_name='kind')),
-                ('key', models.CharField(max_length=160)),
-                ('state', django_fsm.FSMField(choices=[('OPEN', 'Open'), ('ASSIGNED', 'Assigned'), ('RESOLVED', 'Resolved')], default='OPEN', max_length=12, verbose_name='state')),
-                ('order_no', models.CharField(blank=True, default='', max_length=20, verbose_name='order number')),
-                ('out_trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='payment number')),
-                ('trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='trade number')),
-                ('evidence', models.JSONField(default=dict, verbose_name='evidence')),
-                ('outcome', models.CharField(blank=True, default='', max_length=40, verbose_name='what the system did')),
-                ('seen', models.IntegerField(default=1, verbose_name='times seen')),
-                ('resolution', models.CharField(blank=True, default='', max_length=300, verbose_name='resolution')),
-                ('created_at', models.DateTimeField(verbose_name='first seen')),
-                ('last_seen_at', models.DateTimeField(verbose_name='last seen')),
-                ('resolved_at', models.DateTimeField(null=True, verbose_name='resolved at')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('owner', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL, verbose_name='owner')),
-                ('order', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='anomalies', to='orders.order')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("amount_mismatch", "Amount differs"),
+                            ("trade_no_mismatch", "Second charge"),
+                            ("paid_on_closed", "Paid after closing"),
+                            ("paid_on_cancelled", "Paid after cancelling"),
+                            ("order_disappeared", "Callback without an order"),
+                            ("unexpected_status", "Unexpected status"),
+                            ("delivery_failed", "Delivery failed"),
+                            ("gateway_query_failed", "Channel does not answer"),
+                            ("malformed_paid_notify", "Callback that makes no sense"),
+                            ("refund_drift", "Refund differs from the channel"),
+                            ("refund_failed", "Refund failed"),
+                            ("superseded_gateway_close_failed", "Replaced order not closed at the channel"),
+                            ("coupon_conflict", "Coupon belongs to someone else"),
+                        ],
+                        max_length=40,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("key", models.CharField(max_length=160)),
+                (
+                    "state",
+                    django_fsm.FSMField(
+                        choices=[("OPEN", "Open"), ("ASSIGNED", "Assigned"), ("RESOLVED", "Resolved")],
+                        default="OPEN",
+                        max_length=12,
+                        verbose_name="state",
+                    ),
+                ),
+                ("order_no", models.CharField(blank=True, default="", max_length=20, verbose_name="order number")),
+                (
+                    "out_trade_no",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="payment number"),
+                ),
+                ("trade_no", models.CharField(blank=True, default="", max_length=64, verbose_name="trade number")),
+                ("evidence", models.JSONField(default=dict, verbose_name="evidence")),
+                (
+                    "outcome",
+                    models.CharField(blank=True, default="", max_length=40, verbose_name="what the system did"),
+                ),
+                ("seen", models.IntegerField(default=1, verbose_name="times seen")),
+                ("resolution", models.CharField(blank=True, default="", max_length=300, verbose_name="resolution")),
+                ("created_at", models.DateTimeField(verbose_name="first seen")),
+                ("last_seen_at", models.DateTimeField(verbose_name="last seen")),
+                ("resolved_at", models.DateTimeField(null=True, verbose_name="resolved at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                        verbose_name="owner",
+                    ),
+                ),
+                (
+                    "order",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="anomalies",
+                        to="orders.order",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'anomaly',
-                'verbose_name_plural': 'anomalies',
-                'db_table': 'anomaly',
+                "verbose_name": "anomaly",
+                "verbose_name_plural": "anomalies",
+                "db_table": "anomaly",
             },
         ),
         migrations.CreateModel(
-            name='OrderBill',
+            name="OrderBill",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('order_no', models.CharField(max_length=20, verbose_name='order number')),
-                ('out_trade_no', models.CharField(blank=True, default='', max_length=32, verbose_name='payment number')),
-                ('trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='trade number')),
-                ('channel', models.CharField(max_length=16, verbose_name='channel')),
-                ('amount_fen', models.BigIntegerField(verbose_name='amount')),
-                ('paid_at', models.DateTimeField(verbose_name='paid at')),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('order', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='bill', to='orders.order')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("order_no", models.CharField(max_length=20, verbose_name="order number")),
+                (
+                    "out_trade_no",
+                    models.CharField(blank=True, default="", max_length=32, verbose_name="payment number"),
+                ),
+                ("trade_no", models.CharField(blank=True, default="", max_length=64, verbose_name="trade number")),
+                ("channel", models.CharField(max_length=16, verbose_name="channel")),
+                ("amount_fen", models.BigIntegerField(verbose_name="amount")),
+                ("paid_at", models.DateTimeField(verbose_name="paid at")),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "order",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="bill", to="orders.order"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'order bill',
-                'verbose_name_plural': 'order bills',
-                'db_table': 'order_bill',
+                "verbose_name": "order bill",
+                "verbose_name_plural": "order bills",
+                "db_table": "order_bill",
             },
         ),
         migrations.CreateModel(
-            name='OrderLine',
+            name="OrderLine",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('line_no', models.IntegerField(verbose_name='line')),
-                ('sku', models.CharField(max_length=64, verbose_name='SKU')),
-                ('title', models.CharField(max_length=200, verbose_name='title')),
-                ('kind', models.CharField(choices=[('physical', 'Physical'), ('virtual', 'Virtual')], max_length=12, verbose_name='kind')),
-                ('attributes', models.JSONField(default=dict, verbose_name='attributes')),
-                ('unit_price_fen', models.BigIntegerField(verbose_name='unit price')),
-                ('qty', models.IntegerField(verbose_name='quantity')),
-                ('line_discount_fen', models.BigIntegerField(default=0, verbose_name='line discount')),
-                ('base_fen', models.BigIntegerField(verbose_name='base')),
-                ('coupon_share_fen', models.BigIntegerField(default=0, verbose_name='coupon share')),
-                ('subsidy_share_fen', models.BigIntegerField(default=0, verbose_name='subsidy share')),
-                ('points_share_fen', models.BigIntegerField(default=0, verbose_name='points share')),
-                ('points_used', models.BigIntegerField(default=0, verbose_name='points used')),
-                ('net_fen', models.BigIntegerField(verbose_name='net')),
-                ('freight_share_fen', models.BigIntegerField(default=0, verbose_name='freight share')),
-                ('algorithm_version', models.CharField(max_length=32, verbose_name='algorithm')),
-                ('shipped_qty', models.IntegerField(default=0, verbose_name='shipped or granted')),
-                ('shipped_ordinals', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), default=list, size=None)),
-                ('held_ordinals', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), default=list, size=None)),
-                ('refunded_ordinals', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), default=list, size=None)),
-                ('signed_at', models.DateTimeField(null=True, verbose_name='signed at')),
-                ('goods_committed_fen', models.BigIntegerField(default=0, verbose_name='goods refunds committed')),
-                ('freight_committed_fen', models.BigIntegerField(default=0, verbose_name='freight refunds committed')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('order', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='lines', to='orders.order')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("line_no", models.IntegerField(verbose_name="line")),
+                ("sku", models.CharField(max_length=64, verbose_name="SKU")),
+                ("title", models.CharField(max_length=200, verbose_name="title")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("physical", "Physical"), ("virtual", "Virtual")], max_length=12, verbose_name="kind"
+                    ),
+                ),
+                ("attributes", models.JSONField(default=dict, verbose_name="attributes")),
+                ("unit_price_fen", models.BigIntegerField(verbose_name="unit price")),
+                ("qty", models.IntegerField(verbose_name="quantity")),
+                ("line_discount_fen", models.BigIntegerField(default=0, verbose_name="line discount")),
+                ("base_fen", models.BigIntegerField(verbose_name="base")),
+                ("coupon_share_fen", models.BigIntegerField(default=0, verbose_name="coupon share")),
+                ("subsidy_share_fen", models.BigIntegerField(default=0, verbose_name="subsidy share")),
+                ("points_share_fen", models.BigIntegerField(default=0, verbose_name="points share")),
+                ("points_used", models.BigIntegerField(default=0, verbose_name="points used")),
+                ("net_fen", models.BigIntegerField(verbose_name="net")),
+                ("freight_share_fen", models.BigIntegerField(default=0, verbose_name="freight share")),
+                ("algorithm_version", models.CharField(max_length=32, verbose_name="algorithm")),
+                ("shipped_qty", models.IntegerField(default=0, verbose_name="shipped or granted")),
+                (
+                    "shipped_ordinals",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), default=list, size=None
+                    ),
+                ),
+                (
+                    "held_ordinals",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), default=list, size=None
+                    ),
+                ),
+                (
+                    "refunded_ordinals",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), default=list, size=None
+                    ),
+                ),
+                ("signed_at", models.DateTimeField(null=True, verbose_name="signed at")),
+                ("goods_committed_fen", models.BigIntegerField(default=0, verbose_name="goods refunds committed")),
+                ("freight_committed_fen", models.BigIntegerField(default=0, verbose_name="freight refunds committed")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="lines", to="orders.order"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'order line',
-                'verbose_name_plural': 'order lines',
-                'db_table': 'order_line',
-                'ordering': ['order', 'line_no'],
+                "verbose_name": "order line",
+                "verbose_name_plural": "order lines",
+                "db_table": "order_line",
+                "ordering": ["order", "line_no"],
             },
         ),
         migrations.CreateModel(
-            name='Entitlement',
+            name="Entitlement",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('user_id', models.CharField(max_length=64, verbose_name='user')),
-                ('sku', models.CharField(max_length=64, verbose_name='SKU')),
-                ('qty', models.IntegerField(verbose_name='quantity')),
-                ('ordinals', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), size=None, verbose_name='units')),
-                ('revoked_ordinals', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), default=list, size=None, verbose_name='units taken back')),
-                ('granted_at', models.DateTimeField(verbose_name='granted at')),
-                ('revoked_at', models.DateTimeField(null=True, verbose_name='taken back at')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('order', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='entitlements', to='orders.order')),
-                ('line', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='entitlement', to='orders.orderline')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("user_id", models.CharField(max_length=64, verbose_name="user")),
+                ("sku", models.CharField(max_length=64, verbose_name="SKU")),
+                ("qty", models.IntegerField(verbose_name="quantity")),
+                (
+                    "ordinals",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), size=None, verbose_name="units"
+                    ),
+                ),
+                (
+                    "revoked_ordinals",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), default=list, size=None, verbose_name="units taken back"
+                    ),
+                ),
+                ("granted_at", models.DateTimeField(verbose_name="granted at")),
+                ("revoked_at", models.DateTimeField(null=True, verbose_name="taken back at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="entitlements", to="orders.order"
+                    ),
+                ),
+                (
+                    "line",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="entitlement", to="orders.orderline"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'entitlement',
-                'verbose_name_plural': 'entitlements',
-                'db_table': 'entitlement',
+                "verbose_name": "entitlement",
+                "verbose_name_plural": "entitlements",
+                "db_table": "entitlement",
             },
         ),
         migrations.CreateModel(
-            name='OrderStatusLog',
+            name="OrderStatusLog",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('command', models.CharField(choices=[('create', 'Created'), ('confirm_paid', 'Paid'), ('close', 'Closed'), ('cancel', 'Cancelled'), ('reopen_paid', 'Reopened, paid'), ('decide_refund', 'Refund decided'), ('note_paid', 'Paid after cancelling'), ('void_fulfilment', 'Fulfilment void'), ('deliver', 'Delivered'), ('complete', 'Completed')], max_length=20, verbose_name='what')),
-                ('from_status', models.IntegerField(choices=[(0, 'Waiting for payment'), (10, 'Paid'), (20, 'Delivered'), (30, 'Completed'), (40, 'Closed'), (50, 'Cancelled')], null=True, verbose_name='from')),
-                ('to_status', models.IntegerField(choices=[(0, 'Waiting for payment'), (10, 'Paid'), (20, 'Delivered'), (30, 'Completed'), (40, 'Closed'), (50, 'Cancelled')], verbose_name='to')),
-                ('from_version', models.IntegerField(null=True)),
-                ('to_version', models.IntegerField(verbose_name='version')),
-                ('actor_kind', models.CharField(choices=[('user', 'User'), ('staff', 'Staff'), ('channel', 'Payment channel'), ('system', 'System')], max_length=12, verbose_name='by')),
-                ('actor', models.CharField(blank=True, default='', max_length=80, verbose_name='who')),
-                ('reason', models.CharField(blank=True, default='', max_length=200, verbose_name='reason')),
-                ('evidence', models.JSONField(default=dict, verbose_name='evidence')),
-                ('at', models.DateTimeField(verbose_name='when')),
-                ('order', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='status_logs', to='orders.order')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "command",
+                    models.CharField(
+                        choices=[
+                            ("create", "Created"),
+                            ("confirm_paid", "Paid"),
+                            ("close", "Closed"),
+                            ("cancel", "Cancelled"),
+                            ("reopen_paid", "Reopened, paid"),
+                            ("decide_refund", "Refund decided"),
+                            ("note_paid", "Paid after cancelling"),
+                            ("void_fulfilment", "Fulfilment void"),
+                            ("deliver", "Delivered"),
+                            ("complete", "Completed"),
+                        ],
+                        max_length=20,
+                        verbose_name="what",
+                    ),
+                ),
+                (
+                    "from_status",
+                    models.IntegerField(
+                        choices=[
+                            (0, "Waiting for payment"),
+                            (10, "Paid"),
+                            (20, "Delivered"),
+                            (30, "Completed"),
+                            (40, "Closed"),
+                            (50, "Cancelled"),
+                        ],
+                        null=True,
+                        verbose_name="from",
+                    ),
+                ),
+                (
+                    "to_status",
+                    models.IntegerField(
+                        choices=[
+                            (0, "Waiting for payment"),
+                            (10, "Paid"),
+                            (20, "Delivered"),
+                            (30, "Completed"),
+                            (40, "Closed"),
+                            (50, "Cancelled"),
+                        ],
+                        verbose_name="to",
+                    ),
+                ),
+                ("from_version", models.IntegerField(null=True)),
+                ("to_version", models.IntegerField(verbose_name="version")),
+                (
+                    "actor_kind",
+                    models.CharField(
+                        choices=[
+                            ("user", "User"),
+                            ("staff", "Staff"),
+                            ("channel", "Payment channel"),
+                            ("system", "System"),
+                        ],
+                        max_length=12,
+                        verbose_name="by",
+                    ),
+                ),
+                ("actor", models.CharField(blank=True, default="", max_length=80, verbose_name="who")),
+                ("reason", models.CharField(blank=True, default="", max_length=200, verbose_name="reason")),
+                ("evidence", models.JSONField(default=dict, verbose_name="evidence")),
+                ("at", models.DateTimeField(verbose_name="when")),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="status_logs", to="orders.order"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'status log entry',
-                'verbose_name_plural': 'status log',
-                'db_table': 'order_status_log',
-                'ordering': ['order', 'to_version'],
+                "verbose_name": "status log entry",
+                "verbose_name_plural": "status log",
+                "db_table": "order_status_log",
+                "ordering": ["order", "to_version"],
             },
         ),
         migrations.CreateModel(
-            name='Quote',
+            name="Quote",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('order_no', models.CharField(max_length=20, verbose_name='order number')),
-                ('user_id', models.CharField(max_length=64, verbose_name='user')),
-                ('state', django_fsm.FSMField(choices=[('OPEN', 'Open'), ('ORDERED', 'Ordered'), ('REUSED', 'An order for the same was open already'), ('REPLACED', 'Replaced by a newer quote'), ('EXPIRED', 'Expired')], default='OPEN', max_length=12, verbose_name='state')),
-                ('content', models.JSONField(verbose_name='what was asked')),
-                ('content_hash', models.CharField(max_length=64)),
-                ('fingerprint', models.CharField(max_length=64)),
-                ('breakdown', models.JSONField(verbose_name='every share')),
-                ('payable_fen', models.BigIntegerField(verbose_name='payable')),
-                ('coupon_id', models.UUIDField(null=True, verbose_name='coupon')),
-                ('held_by_order_no', models.CharField(blank=True, default='', max_length=20)),
-                ('lock_id', models.UUIDField(null=True)),
-                ('coupon_version', models.IntegerField(null=True)),
-                ('lease_held', models.BooleanField(default=False)),
-                ('expires_at', models.DateTimeField(verbose_name='expires at')),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("order_no", models.CharField(max_length=20, verbose_name="order number")),
+                ("user_id", models.CharField(max_length=64, verbose_name="user")),
+                (
+                    "state",
+                    django_fsm.FSMField(
+                        choices=[
+                            ("OPEN", "Open"),
+                            ("ORDERED", "Ordered"),
+                            ("REUSED", "An order for the same was open already"),
+                            ("REPLACED", "Replaced by a newer quote"),
+                            ("EXPIRED", "Expired"),
+                        ],
+                        default="OPEN",
+                        max_length=12,
+                        verbose_name="state",
+                    ),
+                ),
+                ("content", models.JSONField(verbose_name="what was asked")),
+                ("content_hash", models.CharField(max_length=64)),
+                ("fingerprint", models.CharField(max_length=64)),
+                ("breakdown", models.JSONField(verbose_name="every share")),
+                ("payable_fen", models.BigIntegerField(verbose_name="payable")),
+                ("coupon_id", models.UUIDField(null=True, verbose_name="coupon")),
+                ("held_by_order_no", models.CharField(blank=True, default="", max_length=20)),
+                ("lock_id", models.UUIDField(null=True)),
+                ("coupon_version", models.IntegerField(null=True)),
+                ("lease_held", models.BooleanField(default=False)),
+                ("expires_at", models.DateTimeField(verbose_name="expires at")),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'quote',
-                'verbose_name_plural': 'quotes',
-                'db_table': 'quote',
+                "verbose_name": "quote",
+                "verbose_name_plural": "quotes",
+                "db_table": "quote",
             },
         ),
         migrations.CreateModel(
-            name='OrderCoupon',
+            name="OrderCoupon",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('coupon_id', models.UUIDField(verbose_name='coupon')),
-                ('lock_id', models.UUIDField(verbose_name='lease')),
-                ('lock_token_hash', models.BinaryField(max_length=32, verbose_name='lease token, SHA-256')),
-                ('coupon_version', models.IntegerField(verbose_name='coupon version')),
-                ('discount_fen', models.BigIntegerField(verbose_name='discount')),
-                ('eligible_lines', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), default=list, size=None, verbose_name='lines it applies to')),
-                ('lease_expires_at', models.DateTimeField(verbose_name='lease until')),
-                ('redemption_id', models.UUIDField(null=True, verbose_name='redemption')),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('order', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='coupon', to='orders.order')),
-                ('quote', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='orders.quote')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("coupon_id", models.UUIDField(verbose_name="coupon")),
+                ("lock_id", models.UUIDField(verbose_name="lease")),
+                ("lock_token_hash", models.BinaryField(max_length=32, verbose_name="lease token, SHA-256")),
+                ("coupon_version", models.IntegerField(verbose_name="coupon version")),
+                ("discount_fen", models.BigIntegerField(verbose_name="discount")),
+                (
+                    "eligible_lines",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), default=list, size=None, verbose_name="lines it applies to"
+                    ),
+                ),
+                ("lease_expires_at", models.DateTimeField(verbose_name="lease until")),
+                ("redemption_id", models.UUIDField(null=True, verbose_name="redemption")),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "order",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="coupon", to="orders.order"
+                    ),
+                ),
+                (
+                    "quote",
+                    models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to="orders.quote"),
+                ),
             ],
             options={
-                'verbose_name': 'coupon evidence',
-                'verbose_name_plural': 'coupon evidence',
-                'db_table': 'order_coupon',
+                "verbose_name": "coupon evidence",
+                "verbose_name_plural": "coupon evidence",
+                "db_table": "order_coupon",
             },
         ),
         migrations.AddField(
-            model_name='order',
-            name='quote',
-            field=models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='made_order', to='orders.quote'),
+            model_name="order",
+            name="quote",
+            field=models.OneToOneField(
+                on_delete=django.db.models.deletion.PROTECT, related_name="made_order", to="orders.quote"
+            ),
         ),
         migrations.CreateModel(
-            name='Shipment',
+            name="Shipment",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('carrier', models.CharField(max_length=40, verbose_name='carrier')),
-                ('tracking_no', models.CharField(max_length=64, verbose_name='tracking number')),
-                ('shipped_at', models.DateTimeField(verbose_name='shipped at')),
-                ('auto_sign_at', models.DateTimeField(verbose_name='signed automatically at')),
-                ('signed_at', models.DateTimeField(null=True, verbose_name='signed at')),
-                ('signed_by', models.CharField(blank=True, default='', max_length=80, verbose_name='signed by')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('order', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='shipments', to='orders.order')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("carrier", models.CharField(max_length=40, verbose_name="carrier")),
+                ("tracking_no", models.CharField(max_length=64, verbose_name="tracking number")),
+                ("shipped_at", models.DateTimeField(verbose_name="shipped at")),
+                ("auto_sign_at", models.DateTimeField(verbose_name="signed automatically at")),
+                ("signed_at", models.DateTimeField(null=True, verbose_name="signed at")),
+                ("signed_by", models.CharField(blank=True, default="", max_length=80, verbose_name="signed by")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="shipments", to="orders.order"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'shipment',
-                'verbose_name_plural': 'shipments',
-                'db_table': 'shipment',
-                'ordering': ['order', 'shipped_at'],
+                "verbose_name": "shipment",
+                "verbose_name_plural": "shipments",
+                "db_table": "shipment",
+                "ordering": ["order", "shipped_at"],
             },
         ),
         migrations.CreateModel(
-            name='ShipmentLine',
+            name="ShipmentLine",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('qty', models.IntegerField(verbose_name='quantity')),
-                ('ordinals', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), size=None, verbose_name='units')),
-                ('line', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='shipments', to='orders.orderline')),
-                ('shipment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='lines', to='orders.shipment')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("qty", models.IntegerField(verbose_name="quantity")),
+                (
+                    "ordinals",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(), size=None, verbose_name="units"
+                    ),
+                ),
+                (
+                    "line",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="shipments", to="orders.orderline"
+                    ),
+                ),
+                (
+                    "shipment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="lines", to="orders.shipment"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'shipment line',
-                'verbose_name_plural': 'shipment lines',
-                'db_table': 'shipment_line',
+                "verbose_name": "shipment line",
+                "verbose_name_plural": "shipment lines",
+                "db_table": "shipment_line",
             },
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='coupondecision',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='4f919ff00df47a1a8bc7d98f1d9006df8e7b4821', operation='UPDATE', pgid='pgtrigger_append_only_update_7e662', table='coupon_decision', when='BEFORE')),
+            model_name="coupondecision",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="4f919ff00df47a1a8bc7d98f1d9006df8e7b4821",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_7e662",
+                    table="coupon_decision",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='coupondecision',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='f351dc79e3646921e35e60c6aff3ec30f9238c98', operation='DELETE', pgid='pgtrigger_append_only_delete_9899c', table='coupon_decision', when='BEFORE')),
+            model_name="coupondecision",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="f351dc79e3646921e35e60c6aff3ec30f9238c98",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_9899c",
+                    table="coupon_decision",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='coupondecision',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='f87bfb282358bdaaa93e213d741b68594a95e048', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_fdbeb', table='coupon_decision', when='BEFORE')),
+            model_name="coupondecision",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="f87bfb282358bdaaa93e213d741b68594a95e048",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_fdbeb",
+                    table="coupon_decision",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='anomaly',
-            index=models.Index(condition=models.Q(('state', 'RESOLVED'), _negated=True), fields=['merchant', '-created_at', '-id'], name='anomaly_waiting'),
+            model_name="anomaly",
+            index=models.Index(
+                condition=models.Q(("state", "RESOLVED"), _negated=True),
+                fields=["merchant", "-created_at", "-id"],
+                name="anomaly_waiting",
+            ),
         ),
         migrations.AddIndex(
-            model_name='anomaly',
-            index=models.Index(fields=['-created_at', '-id'], name='anomaly_newest_first'),
+            model_name="anomaly",
+            index=models.Index(fields=["-created_at", "-id"], name="anomaly_newest_first"),
         ),
         migrations.AddIndex(
-            model_name='anomaly',
-            index=models.Index(condition=models.Q(('order_no', ''), _negated=True), fields=['order_no'], name='anomaly_by_order_no'),
+            model_name="anomaly",
+            index=models.Index(
+                condition=models.Q(("order_no", ""), _negated=True), fields=["order_no"], name="anomaly_by_order_no"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='anomaly',
-            constraint=models.UniqueConstraint(fields=('merchant', 'kind', 'key'), name='anomaly_is_one_row_per_fact'),
+            model_name="anomaly",
+            constraint=models.UniqueConstraint(fields=("merchant", "kind", "key"), name="anomaly_is_one_row_per_fact"),
         ),
         migrations.AddConstraint(
-            model_name='anomaly',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resolved_at__isnull', False), ('state', 'RESOLVED')), models.Q(('resolved_at__isnull', True), ('state__in', ['OPEN', 'ASSIGNED'])), _connector='OR'), name='anomaly_resolved_has_time'),
+            model_name="anomaly",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("resolved_at__isnull", False), ("state", "RESOLVED")),
+                    models.Q(("resolved_at__isnull", True), ("state__in", ["OPEN", "ASSIGNED"])),
+                    _connector="OR",
+                ),
+                name="anomaly_resolved_has_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='anomaly',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'ASSIGNED'), _negated=True), ('owner__isnull', False), _connector='OR'), name='anomaly_assigned_has_owner'),
+            model_name="anomaly",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "ASSIGNED"), _negated=True), ("owner__isnull", False), _connector="OR"
+                ),
+                name="anomaly_assigned_has_owner",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='anomaly',
-            trigger=pgtrigger.compiler.Trigger(name='anomaly_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='ebbcfbba399597e1fe8226fc7e827f5798420782', operation='DELETE', pgid='pgtrigger_anomaly_is_never_deleted_2ae91', table='anomaly', when='BEFORE')),
+            model_name="anomaly",
+            trigger=pgtrigger.compiler.Trigger(
+                name="anomaly_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="ebbcfbba399597e1fe8226fc7e827f5798420782",
+                    operation="DELETE",
+                    pgid="pgtrigger_anomaly_is_never_deleted_2ae91",
+                    table="anomaly",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderbill',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_fen__gte', 0)), name='order_bill_is_not_negative'),
+            model_name="orderbill",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_fen__gte", 0)), name="order_bill_is_not_negative"
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderbill',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='80c1b3d73410ad78618c90ac9a57a1ff5c88b865', operation='UPDATE', pgid='pgtrigger_append_only_update_c7a7c', table='order_bill', when='BEFORE')),
+            model_name="orderbill",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="80c1b3d73410ad78618c90ac9a57a1ff5c88b865",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_c7a7c",
+                    table="order_bill",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderbill',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='325e39034c5e6ede4b36ec92c109da3e9bd698cf', operation='DELETE', pgid='pgtrigger_append_only_delete_811e5', table='order_bill', when='BEFORE')),
+            model_name="orderbill",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="325e39034c5e6ede4b36ec92c109da3e9bd698cf",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_811e5",
+                    table="order_bill",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderbill',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='96330b26f414762776e852a9180f4327d9c960c9', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_84713', table='order_bill', when='BEFORE')),
+            model_name="orderbill",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="96330b26f414762776e852a9180f4327d9c960c9",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_84713",
+                    table="order_bill",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.UniqueConstraint(fields=('order', 'line_no'), name='order_line_no_is_used_once'),
+            model_name="orderline",
+            constraint=models.UniqueConstraint(fields=("order", "line_no"), name="order_line_no_is_used_once"),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['physical', 'virtual'])), name='order_line_kind_is_known'),
+            model_name="orderline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["physical", "virtual"])), name="order_line_kind_is_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.CheckConstraint(condition=models.Q(('line_no__gte', 1), ('qty__gte', 1), ('unit_price_fen__gte', 0)), name='order_line_has_a_quantity'),
+            model_name="orderline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("line_no__gte", 1), ("qty__gte", 1), ("unit_price_fen__gte", 0)),
+                name="order_line_has_a_quantity",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.CheckConstraint(condition=models.Q(('base_fen', django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.F('unit_price_fen'), '*', models.F('qty')), '-', models.F('line_discount_fen'))), ('net_fen', django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.F('base_fen'), '-', models.F('coupon_share_fen')), '-', models.F('subsidy_share_fen')), '-', models.F('points_share_fen'))), ('base_fen__gte', 0), ('coupon_share_fen__gte', 0), ('freight_share_fen__gte', 0), ('line_discount_fen__gte', 0), ('net_fen__gte', 0), ('points_share_fen__gte', 0), ('points_used__gte', 0), ('subsidy_share_fen__gte', 0)), name='order_line_shares_add_up'),
+            model_name="orderline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "base_fen",
+                        django.db.models.expressions.CombinedExpression(
+                            django.db.models.expressions.CombinedExpression(
+                                models.F("unit_price_fen"), "*", models.F("qty")
+                            ),
+                            "-",
+                            models.F("line_discount_fen"),
+                        ),
+                    ),
+                    (
+                        "net_fen",
+                        django.db.models.expressions.CombinedExpression(
+                            django.db.models.expressions.CombinedExpression(
+                                django.db.models.expressions.CombinedExpression(
+                                    models.F("base_fen"), "-", models.F("coupon_share_fen")
+                                ),
+                                "-",
+                                models.F("subsidy_share_fen"),
+                            ),
+                            "-",
+                            models.F("points_share_fen"),
+                        ),
+                    ),
+                    ("base_fen__gte", 0),
+                    ("coupon_share_fen__gte", 0),
+                    ("freight_share_fen__gte", 0),
+                    ("line_discount_fen__gte", 0),
+                    ("net_fen__gte", 0),
+                    ("points_share_fen__gte", 0),
+                    ("points_used__gte", 0),
+                    ("subsidy_share_fen__gte", 0),
+                ),
+                name="order_line_shares_add_up",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.CheckConstraint(condition=models.Q(('goods_committed_fen__gte', 0), ('goods_committed_fen__lte', models.F('net_fen'))), name='order_line_goods_refunds_within_net'),
+            model_name="orderline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("goods_committed_fen__gte", 0), ("goods_committed_fen__lte", models.F("net_fen"))),
+                name="order_line_goods_refunds_within_net",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.CheckConstraint(condition=models.Q(('freight_committed_fen__gte', 0), ('freight_committed_fen__lte', models.F('freight_share_fen'))), name='order_line_freight_refunds_within_share'),
+            model_name="orderline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("freight_committed_fen__gte", 0), ("freight_committed_fen__lte", models.F("freight_share_fen"))
+                ),
+                name="order_line_freight_refunds_within_share",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderline',
-            constraint=models.CheckConstraint(condition=models.Q(('shipped_qty__gte', 0), ('shipped_qty__lte', models.F('qty'))), name='order_line_ships_what_it_has'),
+            model_name="orderline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("shipped_qty__gte", 0), ("shipped_qty__lte", models.F("qty"))),
+                name="order_line_ships_what_it_has",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderline',
-            trigger=pgtrigger.compiler.Trigger(name='order_line_shares_are_frozen', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_id" IS DISTINCT FROM (NEW."order_id") OR OLD."line_no" IS DISTINCT FROM (NEW."line_no") OR OLD."sku" IS DISTINCT FROM (NEW."sku") OR OLD."kind" IS DISTINCT FROM (NEW."kind") OR OLD."unit_price_fen" IS DISTINCT FROM (NEW."unit_price_fen") OR OLD."qty" IS DISTINCT FROM (NEW."qty") OR OLD."line_discount_fen" IS DISTINCT FROM (NEW."line_discount_fen") OR OLD."base_fen" IS DISTINCT FROM (NEW."base_fen") OR OLD."coupon_share_fen" IS DISTINCT FROM (NEW."coupon_share_fen") OR OLD."subsidy_share_fen" IS DISTINCT FROM (NEW."subsidy_share_fen") OR OLD."points_share_fen" IS DISTINCT FROM (NEW."points_share_fen") OR OLD."points_used" IS DISTINCT FROM (NEW."points_used") OR OLD."net_fen" IS DISTINCT FROM (NEW."net_fen") OR OLD."freight_share_fen" IS DISTINCT FROM (NEW."freight_share_fen") OR OLD."algorithm_version" IS DISTINCT FROM (NEW."algorithm_version"))', func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='bc464b7b10161b38437822eeea88c50bbdcc618d', operation='UPDATE', pgid='pgtrigger_order_line_shares_are_frozen_057af', table='order_line', when='BEFORE')),
+            model_name="orderline",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_line_shares_are_frozen",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_id" IS DISTINCT FROM (NEW."order_id") OR OLD."line_no" IS DISTINCT FROM (NEW."line_no") OR OLD."sku" IS DISTINCT FROM (NEW."sku") OR OLD."kind" IS DISTINCT FROM (NEW."kind") OR OLD."unit_price_fen" IS DISTINCT FROM (NEW."unit_price_fen") OR OLD."qty" IS DISTINCT FROM (NEW."qty") OR OLD."line_discount_fen" IS DISTINCT FROM (NEW."line_discount_fen") OR OLD."base_fen" IS DISTINCT FROM (NEW."base_fen") OR OLD."coupon_share_fen" IS DISTINCT FROM (NEW."coupon_share_fen") OR OLD."subsidy_share_fen" IS DISTINCT FROM (NEW."subsidy_share_fen") OR OLD."points_share_fen" IS DISTINCT FROM (NEW."points_share_fen") OR OLD."points_used" IS DISTINCT FROM (NEW."points_used") OR OLD."net_fen" IS DISTINCT FROM (NEW."net_fen") OR OLD."freight_share_fen" IS DISTINCT FROM (NEW."freight_share_fen") OR OLD."algorithm_version" IS DISTINCT FROM (NEW."algorithm_version"))',
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="bc464b7b10161b38437822eeea88c50bbdcc618d",
+                    operation="UPDATE",
+                    pgid="pgtrigger_order_line_shares_are_frozen_057af",
+                    table="order_line",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderline',
-            trigger=pgtrigger.compiler.Trigger(name='order_line_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='552b9bd9d22d25cf45b98ebb0941fb65eae33dee', operation='DELETE', pgid='pgtrigger_order_line_is_never_deleted_b2014', table='order_line', when='BEFORE')),
+            model_name="orderline",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_line_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="552b9bd9d22d25cf45b98ebb0941fb65eae33dee",
+                    operation="DELETE",
+                    pgid="pgtrigger_order_line_is_never_deleted_b2014",
+                    table="order_line",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderline',
-            trigger=pgtrigger.compiler.Trigger(name='order_line_units_are_its_own', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."held_ordinals" IS DISTINCT FROM (NEW."held_ordinals") OR OLD."refunded_ordinals" IS DISTINCT FROM (NEW."refunded_ordinals") OR OLD."shipped_ordinals" IS DISTINCT FROM (NEW."shipped_ordinals") OR OLD."shipped_qty" IS DISTINCT FROM (NEW."shipped_qty"))', func="\n                IF cardinality(NEW.shipped_ordinals) <> NEW.shipped_qty\n                   OR NOT (NEW.shipped_ordinals || NEW.held_ordinals || NEW.refunded_ordinals)\n                          <@ ARRAY(SELECT generate_series(1, NEW.qty))\n                   OR (SELECT count(DISTINCT o) FROM unnest(NEW.shipped_ordinals) o) <> NEW.shipped_qty THEN\n                    RAISE EXCEPTION 'the units of line % of order % do not add up', NEW.line_no, NEW.order_id\n                        USING ERRCODE = 'check_violation';\n                END IF;\n                IF NOT NEW.shipped_ordinals @> OLD.shipped_ordinals\n                   OR NOT NEW.refunded_ordinals @> OLD.refunded_ordinals THEN\n                    RAISE EXCEPTION 'what was shipped or refunded of line % of order % stays so',\n                        NEW.line_no, NEW.order_id USING ERRCODE = 'check_violation';\n                END IF;\n                RETURN NEW;\n                ", hash='900f1df664009c829bd2da53535b466680068560', operation='UPDATE', pgid='pgtrigger_order_line_units_are_its_own_753bf', table='order_line', when='BEFORE')),
+            model_name="orderline",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_line_units_are_its_own",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."held_ordinals" IS DISTINCT FROM (NEW."held_ordinals") OR OLD."refunded_ordinals" IS DISTINCT FROM (NEW."refunded_ordinals") OR OLD."shipped_ordinals" IS DISTINCT FROM (NEW."shipped_ordinals") OR OLD."shipped_qty" IS DISTINCT FROM (NEW."shipped_qty"))',
+                    func="\n                IF cardinality(NEW.shipped_ordinals) <> NEW.shipped_qty\n                   OR NOT (NEW.shipped_ordinals || NEW.held_ordinals || NEW.refunded_ordinals)\n                          <@ ARRAY(SELECT generate_series(1, NEW.qty))\n                   OR (SELECT count(DISTINCT o) FROM unnest(NEW.shipped_ordinals) o) <> NEW.shipped_qty THEN\n                    RAISE EXCEPTION 'the units of line % of order % do not add up', NEW.line_no, NEW.order_id\n                        USING ERRCODE = 'check_violation';\n                END IF;\n                IF NOT NEW.shipped_ordinals @> OLD.shipped_ordinals\n                   OR NOT NEW.refunded_ordinals @> OLD.refunded_ordinals THEN\n                    RAISE EXCEPTION 'what was shipped or refunded of line % of order % stays so',\n                        NEW.line_no, NEW.order_id USING ERRCODE = 'check_violation';\n                END IF;\n                RETURN NEW;\n                ",
+                    hash="900f1df664009c829bd2da53535b466680068560",
+                    operation="UPDATE",
+                    pgid="pgtrigger_order_line_units_are_its_own_753bf",
+                    table="order_line",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='entitlement',
-            index=models.Index(fields=['merchant', 'user_id', 'sku'], name='entitlement_by_user'),
+            model_name="entitlement",
+            index=models.Index(fields=["merchant", "user_id", "sku"], name="entitlement_by_user"),
         ),
         migrations.AddConstraint(
-            model_name='entitlement',
-            constraint=models.CheckConstraint(condition=models.Q(('ordinals__len', models.F('qty')), ('qty__gte', 1), ('revoked_ordinals__contained_by', models.F('ordinals'))), name='entitlement_names_its_units'),
+            model_name="entitlement",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("ordinals__len", models.F("qty")),
+                    ("qty__gte", 1),
+                    ("revoked_ordinals__contained_by", models.F("ordinals")),
+                ),
+                name="entitlement_names_its_units",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='entitlement',
-            trigger=pgtrigger.compiler.Trigger(name='entitlement_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='cba65bc577c9e852f6c2c51999c18df42b992405', operation='DELETE', pgid='pgtrigger_entitlement_is_never_deleted_e64e1', table='entitlement', when='BEFORE')),
+            model_name="entitlement",
+            trigger=pgtrigger.compiler.Trigger(
+                name="entitlement_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="cba65bc577c9e852f6c2c51999c18df42b992405",
+                    operation="DELETE",
+                    pgid="pgtrigger_entitlement_is_never_deleted_e64e1",
+                    table="entitlement",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderstatuslog',
-            constraint=models.UniqueConstraint(fields=('order', 'to_version'), name='order_log_has_each_version_once'),
+            model_name="orderstatuslog",
+            constraint=models.UniqueConstraint(fields=("order", "to_version"), name="order_log_has_each_version_once"),
         ),
         migrations.AddConstraint(
-            model_name='orderstatuslog',
-            constraint=models.UniqueConstraint(fields=('order', 'to_version', 'to_status'), name='order_log_names_the_move'),
+            model_name="orderstatuslog",
+            constraint=models.UniqueConstraint(
+                fields=("order", "to_version", "to_status"), name="order_log_names_the_move"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderstatuslog',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('from_status__isnull', True), ('from_version__isnull', True), ('to_version', 1)), models.Q(('from_status__isnull', False), ('from_version__gte', 1), ('to_version', django.db.models.expressions.CombinedExpression(django.db.models.functions.comparison.Coalesce(models.F('from_version'), 0), '+', models.Value(1)))), _connector='OR'), name='order_log_is_a_chain'),
+            model_name="orderstatuslog",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("from_status__isnull", True), ("from_version__isnull", True), ("to_version", 1)),
+                    models.Q(
+                        ("from_status__isnull", False),
+                        ("from_version__gte", 1),
+                        (
+                            "to_version",
+                            django.db.models.expressions.CombinedExpression(
+                                django.db.models.functions.comparison.Coalesce(models.F("from_version"), 0),
+                                "+",
+                                models.Value(1),
+                            ),
+                        ),
+                    ),
+                    _connector="OR",
+                ),
+                name="order_log_is_a_chain",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='orderstatuslog',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('command', 'create'), ('from_status__isnull', True), ('to_status', 0)), models.Q(('command', 'confirm_paid'), ('from_status', 0), ('to_status', 10)), models.Q(('command', 'close'), ('from_status', 0), ('to_status', 40)), models.Q(('command', 'cancel'), ('from_status', 0), ('to_status', 50)), models.Q(('command', 'reopen_paid'), ('from_status', 40), ('to_status', 10)), models.Q(('command', 'decide_refund'), ('from_status', 40), ('to_status', 40)), models.Q(('command', 'note_paid'), ('from_status', 50), ('to_status', 50)), models.Q(('command', 'void_fulfilment'), ('from_status', 10), ('to_status', 10)), models.Q(('command', 'deliver'), ('from_status', 10), ('to_status', 20)), models.Q(('command', 'complete'), ('from_status', 20), ('to_status', 30)), _connector='OR'), name='order_log_follows_the_edges'),
+            model_name="orderstatuslog",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("command", "create"), ("from_status__isnull", True), ("to_status", 0)),
+                    models.Q(("command", "confirm_paid"), ("from_status", 0), ("to_status", 10)),
+                    models.Q(("command", "close"), ("from_status", 0), ("to_status", 40)),
+                    models.Q(("command", "cancel"), ("from_status", 0), ("to_status", 50)),
+                    models.Q(("command", "reopen_paid"), ("from_status", 40), ("to_status", 10)),
+                    models.Q(("command", "decide_refund"), ("from_status", 40), ("to_status", 40)),
+                    models.Q(("command", "note_paid"), ("from_status", 50), ("to_status", 50)),
+                    models.Q(("command", "void_fulfilment"), ("from_status", 10), ("to_status", 10)),
+                    models.Q(("command", "deliver"), ("from_status", 10), ("to_status", 20)),
+                    models.Q(("command", "complete"), ("from_status", 20), ("to_status", 30)),
+                    _connector="OR",
+                ),
+                name="order_log_follows_the_edges",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderstatuslog',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='34ff3fc30fb3a162a8d4b40b6a13369027a0fbdb', operation='UPDATE', pgid='pgtrigger_append_only_update_8bc6a', table='order_status_log', when='BEFORE')),
+            model_name="orderstatuslog",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="34ff3fc30fb3a162a8d4b40b6a13369027a0fbdb",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_8bc6a",
+                    table="order_status_log",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderstatuslog',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='53814da85cb7823027387539a04750610af1a6c1', operation='DELETE', pgid='pgtrigger_append_only_delete_8f667', table='order_status_log', when='BEFORE')),
+            model_name="orderstatuslog",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="53814da85cb7823027387539a04750610af1a6c1",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_8f667",
+                    table="order_status_log",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='orderstatuslog',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='38cc267c729a9629f118ea10efba8682fa2ae788', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_da367', table='order_status_log', when='BEFORE')),
+            model_name="orderstatuslog",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="38cc267c729a9629f118ea10efba8682fa2ae788",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_da367",
+                    table="order_status_log",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='quote',
-            index=models.Index(condition=models.Q(('state', 'OPEN')), fields=['expires_at'], name='quote_due_to_expire'),
+            model_name="quote",
+            index=models.Index(
+                condition=models.Q(("state", "OPEN")), fields=["expires_at"], name="quote_due_to_expire"
+            ),
         ),
         migrations.AddIndex(
-            model_name='quote',
-            index=models.Index(fields=['-created_at', '-id'], name='quote_newest_first'),
+            model_name="quote",
+            index=models.Index(fields=["-created_at", "-id"], name="quote_newest_first"),
         ),
         migrations.AddIndex(
-            model_name='quote',
-            index=models.Index(fields=['user_id', 'merchant', '-created_at'], name='quote_by_user'),
+            model_name="quote",
+            index=models.Index(fields=["user_id", "merchant", "-created_at"], name="quote_by_user"),
         ),
         migrations.AddConstraint(
-            model_name='quote',
-            constraint=models.UniqueConstraint(fields=('order_no', 'merchant'), name='quote_order_no_is_used_once'),
+            model_name="quote",
+            constraint=models.UniqueConstraint(fields=("order_no", "merchant"), name="quote_order_no_is_used_once"),
         ),
         migrations.AddConstraint(
-            model_name='quote',
-            constraint=models.UniqueConstraint(condition=models.Q(('lease_held', True)), fields=('merchant', 'user_id'), name='quote_lease_is_one_per_user'),
+            model_name="quote",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("lease_held", True)),
+                fields=("merchant", "user_id"),
+                name="quote_lease_is_one_per_user",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quote',
-            constraint=models.CheckConstraint(condition=models.Q(('payable_fen__gte', 0)), name='quote_payable_is_not_negative'),
+            model_name="quote",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("payable_fen__gte", 0)), name="quote_payable_is_not_negative"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quote',
-            constraint=models.CheckConstraint(condition=models.Q(('lease_held', False), models.Q(('coupon_id__isnull', False), ('coupon_version__isnull', False), ('lock_id__isnull', False), ('state', 'OPEN')), _connector='OR'), name='quote_lease_has_coupon_and_lock'),
+            model_name="quote",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("lease_held", False),
+                    models.Q(
+                        ("coupon_id__isnull", False),
+                        ("coupon_version__isnull", False),
+                        ("lock_id__isnull", False),
+                        ("state", "OPEN"),
+                    ),
+                    _connector="OR",
+                ),
+                name="quote_lease_has_coupon_and_lock",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='quote',
-            trigger=pgtrigger.compiler.Trigger(name='quote_content_is_fixed', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_no" IS DISTINCT FROM (NEW."order_no") OR OLD."user_id" IS DISTINCT FROM (NEW."user_id") OR OLD."content" IS DISTINCT FROM (NEW."content") OR OLD."content_hash" IS DISTINCT FROM (NEW."content_hash") OR OLD."fingerprint" IS DISTINCT FROM (NEW."fingerprint") OR OLD."breakdown" IS DISTINCT FROM (NEW."breakdown") OR OLD."payable_fen" IS DISTINCT FROM (NEW."payable_fen") OR OLD."coupon_id" IS DISTINCT FROM (NEW."coupon_id") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at"))', func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='77e41bae810f92e951adcd1fa5f05bb026337a70', operation='UPDATE', pgid='pgtrigger_quote_content_is_fixed_f0747', table='quote', when='BEFORE')),
+            model_name="quote",
+            trigger=pgtrigger.compiler.Trigger(
+                name="quote_content_is_fixed",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_no" IS DISTINCT FROM (NEW."order_no") OR OLD."user_id" IS DISTINCT FROM (NEW."user_id") OR OLD."content" IS DISTINCT FROM (NEW."content") OR OLD."content_hash" IS DISTINCT FROM (NEW."content_hash") OR OLD."fingerprint" IS DISTINCT FROM (NEW."fingerprint") OR OLD."breakdown" IS DISTINCT FROM (NEW."breakdown") OR OLD."payable_fen" IS DISTINCT FROM (NEW."payable_fen") OR OLD."coupon_id" IS DISTINCT FROM (NEW."coupon_id") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at"))',
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="77e41bae810f92e951adcd1fa5f05bb026337a70",
+                    operation="UPDATE",
+                    pgid="pgtrigger_quote_content_is_fixed_f0747",
+                    table="quote",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='ordercoupon',
-            index=models.Index(fields=['coupon_id'], name='order_coupon_by_coupon'),
+            model_name="ordercoupon",
+            index=models.Index(fields=["coupon_id"], name="order_coupon_by_coupon"),
         ),
         migrations.AddConstraint(
-            model_name='ordercoupon',
-            constraint=models.CheckConstraint(condition=models.Q(('discount_fen__gte', 0)), name='order_coupon_gives_not_takes'),
+            model_name="ordercoupon",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("discount_fen__gte", 0)), name="order_coupon_gives_not_takes"
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='ordercoupon',
-            trigger=pgtrigger.compiler.Trigger(name='order_coupon_is_evidence', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_id" IS DISTINCT FROM (NEW."order_id") OR OLD."quote_id" IS DISTINCT FROM (NEW."quote_id") OR OLD."coupon_id" IS DISTINCT FROM (NEW."coupon_id") OR OLD."discount_fen" IS DISTINCT FROM (NEW."discount_fen") OR OLD."eligible_lines" IS DISTINCT FROM (NEW."eligible_lines"))', func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='21e9b5a06f37c8b7809bafdcc10db595a5a40ee1', operation='UPDATE', pgid='pgtrigger_order_coupon_is_evidence_1c08f', table='order_coupon', when='BEFORE')),
+            model_name="ordercoupon",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_coupon_is_evidence",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_id" IS DISTINCT FROM (NEW."order_id") OR OLD."quote_id" IS DISTINCT FROM (NEW."quote_id") OR OLD."coupon_id" IS DISTINCT FROM (NEW."coupon_id") OR OLD."discount_fen" IS DISTINCT FROM (NEW."discount_fen") OR OLD."eligible_lines" IS DISTINCT FROM (NEW."eligible_lines"))',
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="21e9b5a06f37c8b7809bafdcc10db595a5a40ee1",
+                    operation="UPDATE",
+                    pgid="pgtrigger_order_coupon_is_evidence_1c08f",
+                    table="order_coupon",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='ordercoupon',
-            trigger=pgtrigger.compiler.Trigger(name='order_coupon_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='9550a1038fbbfd4276f58ad927c928e78d508264', operation='DELETE', pgid='pgtrigger_order_coupon_is_never_deleted_effe5', table='order_coupon', when='BEFORE')),
+            model_name="ordercoupon",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_coupon_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="9550a1038fbbfd4276f58ad927c928e78d508264",
+                    operation="DELETE",
+                    pgid="pgtrigger_order_coupon_is_never_deleted_effe5",
+                    table="order_coupon",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(condition=models.Q(('status', 0)), fields=['next_check_at'], name='order_due_to_check'),
+            model_name="order",
+            index=models.Index(condition=models.Q(("status", 0)), fields=["next_check_at"], name="order_due_to_check"),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(condition=models.Q(('next_fulfil_at__isnull', False), ('status', 10)), fields=['next_fulfil_at'], name='order_due_to_fulfil'),
+            model_name="order",
+            index=models.Index(
+                condition=models.Q(("next_fulfil_at__isnull", False), ("status", 10)),
+                fields=["next_fulfil_at"],
+                name="order_due_to_fulfil",
+            ),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(condition=models.Q(('complete_at__isnull', False), ('status', 20)), fields=['complete_at'], name='order_due_to_complete'),
+            model_name="order",
+            index=models.Index(
+                condition=models.Q(("complete_at__isnull", False), ("status", 20)),
+                fields=["complete_at"],
+                name="order_due_to_complete",
+            ),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(fields=['-created_at', '-id'], name='order_newest_first'),
+            model_name="order",
+            index=models.Index(fields=["-created_at", "-id"], name="order_newest_first"),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(fields=['merchant', '-created_at', '-id'], name='order_newest_of_merchant'),
+            model_name="order",
+            index=models.Index(fields=["merchant", "-created_at", "-id"], name="order_newest_of_merchant"),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(fields=['user_id', 'merchant', '-created_at', '-id'], name='order_by_user'),
+            model_name="order",
+            index=models.Index(fields=["user_id", "merchant", "-created_at", "-id"], name="order_by_user"),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(condition=models.Q(('trade_no', ''), _negated=True), fields=['trade_no'], name='order_by_trade_no'),
+            model_name="order",
+            index=models.Index(
+                condition=models.Q(("trade_no", ""), _negated=True), fields=["trade_no"], name="order_by_trade_no"
+            ),
         ),
         migrations.AddIndex(
-            model_name='order',
-            index=models.Index(condition=models.Q(('coupon_id__isnull', False)), fields=['coupon_id'], name='order_by_coupon'),
+            model_name="order",
+            index=models.Index(
+                condition=models.Q(("coupon_id__isnull", False)), fields=["coupon_id"], name="order_by_coupon"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.UniqueConstraint(fields=('order_no', 'merchant'), name='order_no_is_used_once'),
+            model_name="order",
+            constraint=models.UniqueConstraint(fields=("order_no", "merchant"), name="order_no_is_used_once"),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.UniqueConstraint(fields=('order_token_hash',), name='order_token_names_one_order'),
+            model_name="order",
+            constraint=models.UniqueConstraint(fields=("order_token_hash",), name="order_token_names_one_order"),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.UniqueConstraint(condition=models.Q(('status', 0)), fields=('merchant', 'user_id', 'fingerprint'), name='order_pending_is_one_per_cart'),
+            model_name="order",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("status", 0)),
+                fields=("merchant", "user_id", "fingerprint"),
+                name="order_pending_is_one_per_cart",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', [0, 10, 20, 30, 40, 50])), name='order_status_is_known'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", [0, 10, 20, 30, 40, 50])), name="order_status_is_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(('payable_fen', django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.F('goods_fen'), '-', models.F('discount_fen')), '-', models.F('subsidy_fen')), '-', models.F('points_fen')), '+', models.F('freight_fen'))), ('discount_fen__gte', 0), ('freight_fen__gte', 0), ('goods_fen__gte', 0), ('payable_fen__gte', 0), ('points_fen__gte', 0), ('points_used__gte', 0), ('subsidy_fen__gte', 0)), name='order_money_adds_up'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "payable_fen",
+                        django.db.models.expressions.CombinedExpression(
+                            django.db.models.expressions.CombinedExpression(
+                                django.db.models.expressions.CombinedExpression(
+                                    django.db.models.expressions.CombinedExpression(
+                                        models.F("goods_fen"), "-", models.F("discount_fen")
+                                    ),
+                                    "-",
+                                    models.F("subsidy_fen"),
+                                ),
+                                "-",
+                                models.F("points_fen"),
+                            ),
+                            "+",
+                            models.F("freight_fen"),
+                        ),
+                    ),
+                    ("discount_fen__gte", 0),
+                    ("freight_fen__gte", 0),
+                    ("goods_fen__gte", 0),
+                    ("payable_fen__gte", 0),
+                    ("points_fen__gte", 0),
+                    ("points_used__gte", 0),
+                    ("subsidy_fen__gte", 0),
+                ),
+                name="order_money_adds_up",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('closed_at__isnull', False), ('closed_reason__in', ['timeout', 'superseded', 'manual', 'enqueue_fail']), ('status', 40)), models.Q(models.Q(('status', 40), _negated=True), ('closed_at__isnull', True), ('closed_reason', '')), _connector='OR'), name='order_closed_has_reason_and_time'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("closed_at__isnull", False),
+                        ("closed_reason__in", ["timeout", "superseded", "manual", "enqueue_fail"]),
+                        ("status", 40),
+                    ),
+                    models.Q(
+                        models.Q(("status", 40), _negated=True), ("closed_at__isnull", True), ("closed_reason", "")
+                    ),
+                    _connector="OR",
+                ),
+                name="order_closed_has_reason_and_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('cancelled_at__isnull', False), ('status', 50)), models.Q(models.Q(('status', 50), _negated=True), ('cancelled_at__isnull', True)), _connector='OR'), name='order_cancelled_has_time'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("cancelled_at__isnull", False), ("status", 50)),
+                    models.Q(models.Q(("status", 50), _negated=True), ("cancelled_at__isnull", True)),
+                    _connector="OR",
+                ),
+                name="order_cancelled_has_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('paid_at__isnull', False), ('status__in', [10, 20, 30]), models.Q(('fulfilment', 'none'), _negated=True), models.Q(models.Q(('trade_no', ''), _negated=True), ('payable_fen', 0), _connector='OR')), models.Q(models.Q(('status__in', [10, 20, 30]), _negated=True), ('fulfilment', 'none'), ('paid_at__isnull', True), ('trade_no', '')), _connector='OR'), name='order_paid_has_time_and_trade'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("paid_at__isnull", False),
+                        ("status__in", [10, 20, 30]),
+                        models.Q(("fulfilment", "none"), _negated=True),
+                        models.Q(models.Q(("trade_no", ""), _negated=True), ("payable_fen", 0), _connector="OR"),
+                    ),
+                    models.Q(
+                        models.Q(("status__in", [10, 20, 30]), _negated=True),
+                        ("fulfilment", "none"),
+                        ("paid_at__isnull", True),
+                        ("trade_no", ""),
+                    ),
+                    _connector="OR",
+                ),
+                name="order_paid_has_time_and_trade",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(('refund_decided_at__isnull', True), ('status', 40), _connector='OR'), name='order_refunded_instead_is_closed'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("refund_decided_at__isnull", True), ("status", 40), _connector="OR"),
+                name="order_refunded_instead_is_closed",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status__in', [20, 30]), _negated=True), models.Q(('coupon_state__in', ['none', 'redeemed', 'honoured']), ('delivered_at__isnull', False), ('fulfilment', 'done')), _connector='OR'), name='order_delivered_owns_its_coupon'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status__in", [20, 30]), _negated=True),
+                    models.Q(
+                        ("coupon_state__in", ["none", "redeemed", "honoured"]),
+                        ("delivered_at__isnull", False),
+                        ("fulfilment", "done"),
+                    ),
+                    _connector="OR",
+                ),
+                name="order_delivered_owns_its_coupon",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('coupon_id__isnull', True), ('coupon_state', 'none')), models.Q(models.Q(('coupon_state', 'none'), _negated=True), ('coupon_id__isnull', False)), _connector='OR'), name='order_coupon_state_has_coupon'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("coupon_id__isnull", True), ("coupon_state", "none")),
+                    models.Q(models.Q(("coupon_state", "none"), _negated=True), ("coupon_id__isnull", False)),
+                    _connector="OR",
+                ),
+                name="order_coupon_state_has_coupon",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(('pay_expires_at__gt', models.F('created_at'))), name='order_pay_window_is_open'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("pay_expires_at__gt", models.F("created_at"))), name="order_pay_window_is_open"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='order',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('pay_method', 'none'), ('payable_fen', 0)), models.Q(('payable_fen__gt', 0), models.Q(('pay_method', 'none'), _negated=True)), _connector='OR'), name='order_free_has_no_channel'),
+            model_name="order",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("pay_method", "none"), ("payable_fen", 0)),
+                    models.Q(("payable_fen__gt", 0), models.Q(("pay_method", "none"), _negated=True)),
+                    _connector="OR",
+                ),
+                name="order_free_has_no_channel",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='order',
-            trigger=pgtrigger.compiler.Trigger(name='order_content_is_frozen', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_no" IS DISTINCT FROM (NEW."order_no") OR OLD."user_id" IS DISTINCT FROM (NEW."user_id") OR OLD."quote_id" IS DISTINCT FROM (NEW."quote_id") OR OLD."goods_fen" IS DISTINCT FROM (NEW."goods_fen") OR OLD."discount_fen" IS DISTINCT FROM (NEW."discount_fen") OR OLD."subsidy_fen" IS DISTINCT FROM (NEW."subsidy_fen") OR OLD."points_fen" IS DISTINCT FROM (NEW."points_fen") OR OLD."points_used" IS DISTINCT FROM (NEW."points_used") OR OLD."freight_fen" IS DISTINCT FROM (NEW."freight_fen") OR OLD."payable_fen" IS DISTINCT FROM (NEW."payable_fen") OR OLD."fingerprint" IS DISTINCT FROM (NEW."fingerprint") OR OLD."content_hash" IS DISTINCT FROM (NEW."content_hash") OR OLD."coupon_id" IS DISTINCT FROM (NEW."coupon_id") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at"))', func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='28ce6fda7e1913ab6a5433b8f9e2e5dbd7ac8b23', operation='UPDATE', pgid='pgtrigger_order_content_is_frozen_5d442', table='orders', when='BEFORE')),
+            model_name="order",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_content_is_frozen",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_no" IS DISTINCT FROM (NEW."order_no") OR OLD."user_id" IS DISTINCT FROM (NEW."user_id") OR OLD."quote_id" IS DISTINCT FROM (NEW."quote_id") OR OLD."goods_fen" IS DISTINCT FROM (NEW."goods_fen") OR OLD."discount_fen" IS DISTINCT FROM (NEW."discount_fen") OR OLD."subsidy_fen" IS DISTINCT FROM (NEW."subsidy_fen") OR OLD."points_fen" IS DISTINCT FROM (NEW."points_fen") OR OLD."points_used" IS DISTINCT FROM (NEW."points_used") OR OLD."freight_fen" IS DISTINCT FROM (NEW."freight_fen") OR OLD."payable_fen" IS DISTINCT FROM (NEW."payable_fen") OR OLD."fingerprint" IS DISTINCT FROM (NEW."fingerprint") OR OLD."content_hash" IS DISTINCT FROM (NEW."content_hash") OR OLD."coupon_id" IS DISTINCT FROM (NEW."coupon_id") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at"))',
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="28ce6fda7e1913ab6a5433b8f9e2e5dbd7ac8b23",
+                    operation="UPDATE",
+                    pgid="pgtrigger_order_content_is_frozen_5d442",
+                    table="orders",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='order',
-            trigger=pgtrigger.compiler.Trigger(name='order_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='8a0fb42a31e9a8fd53e221e550f168cddd1d946a', operation='DELETE', pgid='pgtrigger_order_is_never_deleted_93026', table='orders', when='BEFORE')),
+            model_name="order",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="8a0fb42a31e9a8fd53e221e550f168cddd1d946a",
+                    operation="DELETE",
+                    pgid="pgtrigger_order_is_never_deleted_93026",
+                    table="orders",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='order',
-            trigger=pgtrigger.compiler.Trigger(name='order_moves_by_version', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."cancelled_at" IS DISTINCT FROM (NEW."cancelled_at") OR OLD."closed_at" IS DISTINCT FROM (NEW."closed_at") OR OLD."closed_reason" IS DISTINCT FROM (NEW."closed_reason") OR OLD."completed_at" IS DISTINCT FROM (NEW."completed_at") OR OLD."delivered_at" IS DISTINCT FROM (NEW."delivered_at") OR OLD."paid_at" IS DISTINCT FROM (NEW."paid_at") OR OLD."refund_decided_at" IS DISTINCT FROM (NEW."refund_decided_at") OR OLD."status" IS DISTINCT FROM (NEW."status") OR OLD."trade_no" IS DISTINCT FROM (NEW."trade_no") OR OLD."version" IS DISTINCT FROM (NEW."version"))', func="\n                IF NEW.version <> OLD.version + 1 THEN\n                    RAISE EXCEPTION 'order % moves from version % to % without the step between',\n                        OLD.order_no, OLD.version, NEW.version USING ERRCODE = 'check_violation';\n                END IF;\n                IF (OLD.status, NEW.status) NOT IN ((0, 10), (0, 40), (0, 50), (10, 20), (20, 30), (40, 10),\n                                                    (10, 10), (40, 40), (50, 50)) THEN\n                    RAISE EXCEPTION 'order % has no edge from % to %', OLD.order_no, OLD.status, NEW.status\n                        USING ERRCODE = 'check_violation';\n                END IF;\n                IF OLD.refund_decided_at IS NOT NULL THEN\n                    RAISE EXCEPTION 'order % was refunded and stays closed', OLD.order_no\n                        USING ERRCODE = 'check_violation';\n                END IF;\n                RETURN NEW;\n                ", hash='fc1c7e6bed477527e95145d28613c4f393ee4bff', operation='UPDATE', pgid='pgtrigger_order_moves_by_version_0fe32', table='orders', when='BEFORE')),
+            model_name="order",
+            trigger=pgtrigger.compiler.Trigger(
+                name="order_moves_by_version",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."cancelled_at" IS DISTINCT FROM (NEW."cancelled_at") OR OLD."closed_at" IS DISTINCT FROM (NEW."closed_at") OR OLD."closed_reason" IS DISTINCT FROM (NEW."closed_reason") OR OLD."completed_at" IS DISTINCT FROM (NEW."completed_at") OR OLD."delivered_at" IS DISTINCT FROM (NEW."delivered_at") OR OLD."paid_at" IS DISTINCT FROM (NEW."paid_at") OR OLD."refund_decided_at" IS DISTINCT FROM (NEW."refund_decided_at") OR OLD."status" IS DISTINCT FROM (NEW."status") OR OLD."trade_no" IS DISTINCT FROM (NEW."trade_no") OR OLD."version" IS DISTINCT FROM (NEW."version"))',
+                    func="\n                IF NEW.version <> OLD.version + 1 THEN\n                    RAISE EXCEPTION 'order % moves from version % to % without the step between',\n                        OLD.order_no, OLD.version, NEW.version USING ERRCODE = 'check_violation';\n                END IF;\n                IF (OLD.status, NEW.status) NOT IN ((0, 10), (0, 40), (0, 50), (10, 20), (20, 30), (40, 10),\n                                                    (10, 10), (40, 40), (50, 50)) THEN\n                    RAISE EXCEPTION 'order % has no edge from % to %', OLD.order_no, OLD.status, NEW.status\n                        USING ERRCODE = 'check_violation';\n                END IF;\n                IF OLD.refund_decided_at IS NOT NULL THEN\n                    RAISE EXCEPTION 'order % was refunded and stays closed', OLD.order_no\n                        USING ERRCODE = 'check_violation';\n                END IF;\n                RETURN NEW;\n                ",
+                    hash="fc1c7e6bed477527e95145d28613c4f393ee4bff",
+                    operation="UPDATE",
+                    pgid="pgtrigger_order_moves_by_version_0fe32",
+                    table="orders",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='shipment',
-            index=models.Index(condition=models.Q(('signed_at__isnull', True)), fields=['auto_sign_at'], name='shipment_due_to_sign'),
+            model_name="shipment",
+            index=models.Index(
+                condition=models.Q(("signed_at__isnull", True)), fields=["auto_sign_at"], name="shipment_due_to_sign"
+            ),
         ),
         migrations.AddIndex(
-            model_name='shipment',
-            index=models.Index(fields=['merchant', 'tracking_no'], name='shipment_by_tracking_no'),
+            model_name="shipment",
+            index=models.Index(fields=["merchant", "tracking_no"], name="shipment_by_tracking_no"),
         ),
         migrations.AddConstraint(
-            model_name='shipment',
-            constraint=models.UniqueConstraint(fields=('order', 'carrier', 'tracking_no'), name='shipment_is_named_once_per_order'),
+            model_name="shipment",
+            constraint=models.UniqueConstraint(
+                fields=("order", "carrier", "tracking_no"), name="shipment_is_named_once_per_order"
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='shipment',
-            trigger=pgtrigger.compiler.Trigger(name='shipment_is_a_fact', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_id" IS DISTINCT FROM (NEW."order_id") OR OLD."carrier" IS DISTINCT FROM (NEW."carrier") OR OLD."tracking_no" IS DISTINCT FROM (NEW."tracking_no") OR OLD."shipped_at" IS DISTINCT FROM (NEW."shipped_at"))', func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='2d263635610651d5391408435c082f862037b9c9', operation='UPDATE', pgid='pgtrigger_shipment_is_a_fact_ac6bf', table='shipment', when='BEFORE')),
+            model_name="shipment",
+            trigger=pgtrigger.compiler.Trigger(
+                name="shipment_is_a_fact",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."order_id" IS DISTINCT FROM (NEW."order_id") OR OLD."carrier" IS DISTINCT FROM (NEW."carrier") OR OLD."tracking_no" IS DISTINCT FROM (NEW."tracking_no") OR OLD."shipped_at" IS DISTINCT FROM (NEW."shipped_at"))',
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="2d263635610651d5391408435c082f862037b9c9",
+                    operation="UPDATE",
+                    pgid="pgtrigger_shipment_is_a_fact_ac6bf",
+                    table="shipment",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='shipment',
-            trigger=pgtrigger.compiler.Trigger(name='shipment_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='96a426a14647cc5fcb66a271223cf4af72429638', operation='DELETE', pgid='pgtrigger_shipment_is_never_deleted_b4315', table='shipment', when='BEFORE')),
+            model_name="shipment",
+            trigger=pgtrigger.compiler.Trigger(
+                name="shipment_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="96a426a14647cc5fcb66a271223cf4af72429638",
+                    operation="DELETE",
+                    pgid="pgtrigger_shipment_is_never_deleted_b4315",
+                    table="shipment",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='shipmentline',
-            constraint=models.UniqueConstraint(fields=('shipment', 'line'), name='shipment_names_a_line_once'),
+            model_name="shipmentline",
+            constraint=models.UniqueConstraint(fields=("shipment", "line"), name="shipment_names_a_line_once"),
         ),
         migrations.AddConstraint(
-            model_name='shipmentline',
-            constraint=models.CheckConstraint(condition=models.Q(('ordinals__len', models.F('qty')), ('qty__gte', 1)), name='shipment_line_names_its_units'),
+            model_name="shipmentline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("ordinals__len", models.F("qty")), ("qty__gte", 1)),
+                name="shipment_line_names_its_units",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='shipmentline',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='d7844ed7b8a40283b58acf83d9175a1b1e9a0147', operation='UPDATE', pgid='pgtrigger_append_only_update_3fe61', table='shipment_line', when='BEFORE')),
+            model_name="shipmentline",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="d7844ed7b8a40283b58acf83d9175a1b1e9a0147",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_3fe61",
+                    table="shipment_line",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='shipmentline',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='9e6b841400abb6b00efe2bd8674bb5f3cace9337', operation='DELETE', pgid='pgtrigger_append_only_delete_d7856', table='shipment_line', when='BEFORE')),
+            model_name="shipmentline",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="9e6b841400abb6b00efe2bd8674bb5f3cace9337",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_d7856",
+                    table="shipment_line",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='shipmentline',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='92904d86d9509f3d660b14ab296b9b50a5886594', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_bb98c', table='shipment_line', when='BEFORE')),
+            model_name="shipmentline",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="92904d86d9509f3d660b14ab296b9b50a5886594",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_bb98c",
+                    table="shipment_line",
+                    when="BEFORE",
+                ),
+            ),
         ),
     ]
