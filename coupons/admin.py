@@ -36,6 +36,7 @@ from coupons.models import (
     ReturnPolicy,
     UserCoupon,
 )
+from coupons.policy_replay import Change, replay_policy
 from coupons.return_policy import DEFAULT_RULES
 from kernel import admin, money
 from kernel.admin import Button, Hit, QuitsAdmin, Scope, reveal
@@ -476,6 +477,7 @@ class ReturnPolicyAdmin(QuitsAdmin):
     ordering = ["-id"]
     fields = ["merchant", "code", "version", "rules_in_words", "created_by", "created_at", "published_at"]
     readonly_fields = ["rules_in_words"]
+    change_form_template = "coupons/policy.html"
     audit_fields = ["version", "published_at"]
     list_buttons = [Button("create", gettext_lazy("New draft"), form=PolicyForm, icon="add", variant="primary")]
     buttons = [
@@ -491,6 +493,10 @@ class ReturnPolicyAdmin(QuitsAdmin):
 
     class Media:
         css = {"all": ["coupons/coupon.css"]}
+
+    def page_context(self, request: HttpRequest, obj: ReturnPolicy) -> dict[str, Any]:
+        replay = replay_policy(obj)
+        return {"replay": replay, "changes": [_told(change) for change in replay.changes]}
 
     @django_admin.display(description=gettext_lazy("State"))
     def state(self, policy: ReturnPolicy) -> str:
@@ -524,6 +530,19 @@ class ReturnPolicyAdmin(QuitsAdmin):
     ) -> str:
         publish_policy(merchant_id=obj.merchant_id, policy_id=obj.pk, now=now)
         return _("Published.")
+
+
+def _told(change: Change) -> dict[str, Any]:
+    then, now = ReturnDecision(change.then), ReturnDecision(change.now)
+    return {
+        "then": then.label,
+        "then_tone": DECISION_TONES[then],
+        "now": now.label,
+        "now_tone": DECISION_TONES[now],
+        "count": change.count,
+        "reasons": reasons_of(list(change.reasons)),
+        "order_nos": change.order_nos[:5],
+    }
 
 
 @admin.register(CouponRefusal)
