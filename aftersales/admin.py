@@ -380,7 +380,7 @@ class AfterSalesAdmin(QuitsAdmin):
             key=key,
             now=now,
         )
-        return _("Sent again as %(number)s.") % {"number": done.refund_no}
+        return _("Sent again as %(number)s.") % {"number": ", ".join(done.refund_nos)}
 
     def do_retry_rollback(
         self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime

@@ -9,11 +9,12 @@ from django.utils.translation import gettext as _
 
 from aftersales.amounts import goods_entitlement
 from aftersales.drafts import frozen_line
+from aftersales.funding import refund_requests_of
 from aftersales.models import FINAL, AfterSalesOrder, GoodsState, Hold, Liability, Rollback, Status, System, Type
 from aftersales.reasons import freight_is_refundable, reason_label
 from kernel import money
 from kernel.models import InboxMessage
-from payments.models import Payment, RefundAttempt, RefundRequest
+from payments.models import Payment, RefundAttempt
 
 TONES = {
     Status.WAIT_AUDIT: "warning",
@@ -86,6 +87,7 @@ def steps_of(claim: AfterSalesOrder, log: list[Any]) -> list[Step]:
 def context_of(claim: AfterSalesOrder, *, now: datetime) -> dict[str, Any]:
     """Everything the template needs."""
     log = list(claim.log.order_by("to_version"))
+    requests = refund_requests_of(claim)
     units = list(claim.units.order_by("ordinal"))
     lines = list(claim.order.lines.order_by("line_no"))
     return {
@@ -102,16 +104,10 @@ def context_of(claim: AfterSalesOrder, *, now: datetime) -> dict[str, Any]:
         .exclude(kind="supplement")
         .order_by("-paid_at")
         .first(),
-        "requests": RefundRequest.objects.filter(
-            merchant_id=claim.merchant_id, owner_kind="after_sales", owner_no=claim.after_sales_no
-        ),
+        "requests": list(requests),
         "attempts": [
             {"row": attempt, "tone": ATTEMPT_TONES.get(attempt.status, "info")}
-            for attempt in RefundAttempt.objects.filter(
-                merchant_id=claim.merchant_id,
-                request__owner_kind="after_sales",
-                request__owner_no=claim.after_sales_no,
-            ).order_by("seq")
+            for attempt in RefundAttempt.objects.filter(request__in=requests).order_by("number")
         ],
         "rollbacks": rollbacks_of(claim),
         "shipments": list(claim.shipments.order_by("entered_at")),

@@ -1,9 +1,16 @@
 """Events that move an after-sales order, and the rollbacks it asks for."""
 
+from uuid import UUID
+
+from aftersales.commands.confirm_supplement import confirm_supplement
 from aftersales.commands.record_refund_failed import record_refund_failed
 from aftersales.commands.record_refund_succeeded import record_refund_succeeded
 from aftersales.commands.run_rollback import run_rollback
+from aftersales.commands.settle_supplement import settle_supplement
+from aftersales.funding import claim_no
 from kernel import inbox
+from orders.commands.settle_notice import fact_of, payment_of
+from payments.models import ChannelNotify, Payment
 
 OWNER = "after_sales"
 
@@ -13,7 +20,7 @@ def refund_succeeded(event: inbox.Event) -> None:
     if event.payload["owner_kind"] == OWNER:
         record_refund_succeeded(
             merchant_id=event.merchant_id,
-            after_sales_no=event.payload["owner_no"],
+            after_sales_no=claim_no(event.payload["owner_no"]),
             refund_no=event.payload["refund_no"],
             amount_fen=event.payload["amount_fen"],
             now=event.now,
@@ -25,12 +32,27 @@ def refund_failed(event: inbox.Event) -> None:
     if event.payload["owner_kind"] == OWNER:
         record_refund_failed(
             merchant_id=event.merchant_id,
-            after_sales_no=event.payload["owner_no"],
+            after_sales_no=claim_no(event.payload["owner_no"]),
             refund_no=event.payload["refund_no"],
             code=event.payload["code"],
             dead=bool(event.payload.get("dead")),
             now=event.now,
         )
+
+
+@inbox.consumer("payment.notified", name="aftersales.settle_supplement", atomic=False)
+def payment_notified(event: inbox.Event) -> None:
+    """A verified callback about a supplement; every other payment is the orders' business."""
+    notify = ChannelNotify.objects.get(id=UUID(event.payload["notify_id"]))
+    payment = payment_of(notify)
+    if payment is not None and payment.kind == Payment.Kind.SUPPLEMENT:
+        settle_supplement(payment_id=payment.pk, fact=fact_of(notify), now=event.now)
+
+
+@inbox.consumer("payment.succeeded", name="aftersales.confirm_supplement")
+def payment_succeeded(event: inbox.Event) -> None:
+    if event.payload["kind"] == Payment.Kind.SUPPLEMENT:
+        confirm_supplement(payment_id=UUID(event.payload["payment_id"]), now=event.now)
 
 
 @inbox.consumer("rollback.requested", name="aftersales.run_rollback")

@@ -1,13 +1,13 @@
 """What an application would become: which ordinals, how much, and why not. Preview and apply both read it here."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_lazy as _
 
 from aftersales.amounts import ALGORITHM, Entitlement, FrozenLine, UnitAmount, goods_entitlement, lower_to
-from aftersales.models import AfterSalesUnit, GoodsState, Hold, Liability, Type
+from aftersales.models import AfterSalesUnit, GoodsState, Hold, Liability, Status, Type
 from aftersales.reasons import REASONS, SYSTEM_REASONS, freight_is_refundable
 from kernel.errors import InvalidInput, NotFound, Refusal
 from orders.models import Order, OrderLine
@@ -43,6 +43,15 @@ class AboveEntitlement(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What an exchange shall give instead; the price per unit in fen."""
+
+    sku: str
+    title: str
+    unit_price_fen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One wish of one application. ``goods_fen`` only where the buyer asks for less than the units are worth."""
 
@@ -53,6 +62,7 @@ class Item:
     goods_fen: int | None = None
     liability: str = ""
     description: str = ""
+    replacement: Replacement | None = None
 
 
 @dataclass(slots=True)
@@ -168,6 +178,8 @@ def draft_claim(*, facts: LineFacts, item: Item, window_days: int, by_system: bo
     goods_state, ordinals = _choose_units(facts, item)
     if not by_system:
         _check_window(line, goods_state, window_days=window_days, now=now)
+    if (item.replacement is not None) != (item.type == Type.EXCHANGE):
+        raise InvalidInput(line_no=item.line_no, replacement="needed for an exchange, and only there")
     protects = item.type == Type.PRICE_PROTECTION
     if protects and item.goods_fen is None:
         raise InvalidInput(line_no=item.line_no, goods_fen="needed")
@@ -246,6 +258,22 @@ def _check_window(line: OrderLine, state: GoodsState, *, window_days: int, now: 
 def window_end(line: OrderLine, *, window_days: int) -> datetime | None:
     """Until when the buyer may apply for what was signed for; open while the goods are under way."""
     return line.signed_at + timedelta(days=window_days) if line.signed_at else None
+
+
+def left_of_units(line: OrderLine, ordinals: Sequence[int]) -> tuple[UnitAmount, ...]:
+    """Σ entitlement − paid, per ordinal: what a top-up may still pay for units, given back or not. In fen.
+
+    Paid is every refund that is not known dead; a completed exchange paid nothing.
+    """
+    goods: dict[int, int] = {}
+    freight: dict[int, int] = {}
+    for unit in AfterSalesUnit.objects.filter(
+        line=line, live=True, ordinal__in=ordinals, after_sales__refunding_at__isnull=False
+    ).exclude(after_sales__status__in=(Status.REJECTED, Status.CANCELED)):
+        goods[unit.ordinal] = goods.get(unit.ordinal, 0) + unit.goods_fen
+        freight[unit.ordinal] = freight.get(unit.ordinal, 0) + unit.freight_fen
+    full = goods_entitlement(line=frozen_line(line), ordinals=ordinals, freight_refundable=True, earlier_fen=goods)
+    return tuple(replace(unit, freight_fen=unit.freight_fen - freight.get(unit.ordinal, 0)) for unit in full.units)
 
 
 def is_wholly_refunded(lines: Collection[OrderLine]) -> bool:

@@ -53,13 +53,17 @@ def settle(claim: AfterSalesOrder, ask: Ask, *, accepted: Collection[int] | None
     Freight goes back when nothing was shipped or the liability is the merchant's. Raises AboveEntitlement,
     ReasonNeeded (less than the rules give without saying why) and InvalidInput.
     """
-    rows = [row for row in claim.units.order_by("ordinal") if accepted is None or row.ordinal in accepted]
+    rows = [
+        row for row in claim.units.filter(live=True).order_by("ordinal") if accepted is None or row.ordinal in accepted
+    ]
     full = [_full_worth(claim, row) for row in rows]
     goods_room, freight_room = sum(u.goods_fen for u in full), sum(u.freight_fen for u in full)
     liability = ask.liability or claim.liability or claim.liability_proposed
     unshipped = claim.goods_state == GoodsState.UNSHIPPED
     applied_goods = min(claim.applied_goods_fen, goods_room)
-    refundable = claim.hold == Hold.CONSUMES and freight_is_refundable(unshipped=unshipped, liability=liability)
+    refundable = claim.hold == Hold.TOPS_UP or (
+        claim.hold == Hold.CONSUMES and freight_is_refundable(unshipped=unshipped, liability=liability)
+    )
     freight_due = freight_room if refundable else 0
     goods_fen = applied_goods if ask.goods_fen is None else ask.goods_fen
     freight_fen = freight_due if ask.freight_fen is None else ask.freight_fen
@@ -91,7 +95,11 @@ def settle(claim: AfterSalesOrder, ask: Ask, *, accepted: Collection[int] | None
 
 
 def _full_worth(claim: AfterSalesOrder, row: AfterSalesUnit) -> UnitAmount:
-    freight = claim.entitled_freight_fen and money.unit_worth(claim.line.freight_share_fen, claim.line.qty, row.ordinal)
+    if claim.hold == Hold.TOPS_UP:
+        freight = row.freight_fen
+    else:
+        line = claim.line
+        freight = claim.entitled_freight_fen and money.unit_worth(line.freight_share_fen, line.qty, row.ordinal)
     return UnitAmount(
         ordinal=row.ordinal,
         worth_fen=row.worth_fen,

@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from aftersales.funding import refund_requests_of
 from aftersales.models import (
     AfterSalesLog,
     AfterSalesOrder,
@@ -17,7 +18,7 @@ from aftersales.models import (
     Type,
 )
 from kernel.http.serializers import FenField, KeyField, StrictIntegerField, StrictSerializer, TextField
-from payments.models import RefundAttempt, RefundRequest
+from payments.models import RefundAttempt
 
 
 class ItemRequest(StrictSerializer):
@@ -209,9 +210,5 @@ class AfterSalesDetailSerializer(AfterSalesSerializer):
 
     @extend_schema_field(RefundAttemptSerializer(many=True))
     def get_refund_attempts(self, claim: AfterSalesOrder) -> list[dict[str, Any]]:
-        attempts = RefundAttempt.objects.filter(
-            merchant_id=claim.merchant_id,
-            request__owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
-            request__owner_no=claim.after_sales_no,
-        ).order_by("seq")
+        attempts = RefundAttempt.objects.filter(request__in=refund_requests_of(claim)).order_by("number")
         return list(RefundAttemptSerializer(attempts, many=True).data)

@@ -26,6 +26,13 @@ def roll_back_stock(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
         return {"outcome": "released", "sellable": len(units)}
     if claim.type == Type.REFUND_ONLY:
         return {"outcome": "nothing_to_do"}
+    return restock_inspected(claim, now)
+
+
+def restock_inspected(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
+    """Accepted units go into the bucket the inspection chose; for an exchange that happens on receipt, and the refund
+    it may turn into finds it done."""
+    units = list(claim.units.filter(live=True))
     counts = Counter(unit.disposition for unit in units)
     for bucket in (Disposition.SELLABLE, Disposition.DEFECT):
         if counts[bucket]:

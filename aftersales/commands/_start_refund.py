@@ -5,12 +5,13 @@ from datetime import datetime
 from aftersales.actors import By
 from aftersales.commands._finish_refund import finish_refund
 from aftersales.commands._transition import blaming_the_state, move
+from aftersales.funding import owner_no, split_over_payments
 from aftersales.models import AfterSalesOrder, AfterSalesUnit, GoodsState, Hold
 from aftersales.settlement import Settled
 from kernel.statemachine import Edge, P
 from orders.commands.hold_units import commit_line_refund, free_units
 from payments.commands.request_refund import request_refund
-from payments.models import Payment
+from payments.models import RefundRequest
 
 AMOUNTS = {
     "approved_goods_fen": P("goods_fen"),
@@ -66,7 +67,7 @@ def start_refund(
         liability_reason=liability_reason,
         reduction_reason=reduction_reason,
     )
-    _write_units(claim, settled, dispositions=dispositions or {})
+    write_units(claim, settled, dispositions=dispositions or {})
     if settled.total_fen == 0:
         return finish_refund(claim.pk, by=by, now=now)
     _ask_for_money(claim, settled.total_fen, now=now)
@@ -74,10 +75,7 @@ def start_refund(
 
 
 def _commit_on_line(claim: AfterSalesOrder, settled: Settled) -> None:
-    """The line's guard (goods ≤ net, freight ≤ share, unshipped still unshipped): the first lock of the decision.
-
-    Units the claim no longer takes (compensation instead, or not accepted) are freed in the same place.
-    """
+    """The line's guard (goods ≤ net, freight ≤ share, unshipped still unshipped): the first lock of the decision."""
     keeps = [unit.ordinal for unit in settled.units] if settled.hold == Hold.CONSUMES else []
     commit_line_refund(
         line_id=claim.line_id,
@@ -85,19 +83,25 @@ def _commit_on_line(claim: AfterSalesOrder, settled: Settled) -> None:
         freight_fen=settled.freight_fen,
         unshipped_ordinals=keeps if claim.goods_state == GoodsState.UNSHIPPED else (),
     )
+    free_given_up_units(claim, settled)
+
+
+def free_given_up_units(claim: AfterSalesOrder, settled: Settled) -> None:
+    """Units the claim no longer takes (compensation instead, or not in the parcel) may be claimed again."""
+    keeps = [unit.ordinal for unit in settled.units] if settled.hold == Hold.CONSUMES else []
     if claim.hold == Hold.CONSUMES:
-        given_up = [row.ordinal for row in claim.units.all() if row.ordinal not in keeps]
+        given_up = [row.ordinal for row in claim.units.filter(live=True) if row.ordinal not in keeps]
         if given_up:
             free_units(line_id=claim.line_id, ordinals=given_up)
 
 
-def _write_units(claim: AfterSalesOrder, settled: Settled, *, dispositions: dict[int, str]) -> None:
+def write_units(claim: AfterSalesOrder, settled: Settled, *, dispositions: dict[int, str]) -> None:
     """Store per unit what is paid for it and what became of it; units that were not accepted leave the claim."""
     paid_by_ordinal = {unit.ordinal: unit for unit in settled.units}
-    rows = list(claim.units.all())
+    rows = list(claim.units.filter(live=True))
     for row in rows:
         paid = paid_by_ordinal.get(row.ordinal)
-        row.disposition = dispositions.get(row.ordinal, "")
+        row.disposition = dispositions.get(row.ordinal, row.disposition)
         row.hold = settled.hold
         row.goods_fen, row.freight_fen = (paid.goods_fen, paid.freight_fen) if paid else (0, 0)
         if paid is None:
@@ -106,18 +110,14 @@ def _write_units(claim: AfterSalesOrder, settled: Settled, *, dispositions: dict
 
 
 def _ask_for_money(claim: AfterSalesOrder, amount_fen: int, *, now: datetime) -> None:
-    payment = Payment.objects.get(
-        merchant_id=claim.merchant_id,
-        order_no=claim.order_no,
-        kind=Payment.Kind.ORDER,
-        status=Payment.Status.PAID,
-    )
-    request_refund(
-        merchant_id=claim.merchant_id,
-        payment_id=payment.pk,
-        owner_kind="after_sales",
-        owner_no=claim.after_sales_no,
-        amount_fen=amount_fen,
-        reason=claim.reason_code,
-        now=now,
-    )
+    """From the payment of the order; what a supplement paid for goes back to the supplement first."""
+    for part, (payment, fen) in enumerate(split_over_payments(claim, amount_fen)):
+        request_refund(
+            merchant_id=claim.merchant_id,
+            payment_id=payment.pk,
+            owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
+            owner_no=owner_no(claim.after_sales_no, part),
+            amount_fen=fen,
+            reason=claim.reason_code,
+            now=now,
+        )

@@ -14,6 +14,7 @@ from kernel import idempotency
 from kernel.idempotency import BusinessKey
 from kernel.statemachine import P
 from kernel.transactions import unit_of_work
+from ledgers.commands.reserve_stock import reserve_stock
 
 APPROVE_REFUND = declare("approve_refund", event="after_sales.approved", changes=AMOUNTS)
 
@@ -48,8 +49,8 @@ def approve_after_sales(
 ) -> Approved:
     """Approve at the version the merchant saw. The amount (fen) is decided here for types 1 and 5, at inspection for 2.
 
-    Raises NotFound, VersionConflict, IllegalTransition, InArbitration, AboveEntitlement, ReasonNeeded,
-    RefundExceedsPaid.
+    A reship sets its pieces aside. Raises NotFound, VersionConflict, IllegalTransition, InArbitration,
+    AboveEntitlement, ReasonNeeded, RefundExceedsPaid, OutOfStock.
     """
     with unit_of_work(now=now):
         done = idempotency.begin(key, Approved, now=now)
@@ -93,6 +94,15 @@ def _approve_goods(claim: AfterSalesOrder, ask: Ask, *, expected_version: int, b
         liability=ask.liability,
         liability_reason=ask.liability_reason,
     )
+    if claim.type == Type.RESHIP:
+        reserve_stock(
+            merchant_id=claim.merchant_id,
+            sku=claim.line.sku,
+            qty=claim.qty,
+            business_key=f"{claim.after_sales_no}:replacement",
+            reference=claim.after_sales_no,
+            now=now,
+        )
 
 
 def _approved(claim: AfterSalesOrder) -> Approved:

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from aftersales.actors import By
 from aftersales.claims import get_claim
+from aftersales.commands._inspection import assign_dispositions, record_inspection
 from aftersales.commands._start_refund import AMOUNTS, start_refund
 from aftersales.commands._transition import declare
-from aftersales.models import AfterSalesOrder, Disposition, Inspection
+from aftersales.models import AfterSalesOrder, Disposition
 from aftersales.settlement import Ask, settle
 from kernel import idempotency
-from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 
@@ -67,15 +67,7 @@ def confirm_return(
             reduction_reason=ask.reduction_reason,
             dispositions=by_ordinal,
         )
-        Inspection.objects.create(
-            after_sales=claim,
-            sellable_qty=dispositions.get(Disposition.SELLABLE, 0),
-            defect_qty=dispositions.get(Disposition.DEFECT, 0),
-            missing_qty=dispositions.get(Disposition.MISSING, 0),
-            note=note,
-            inspected_by=by.id,
-            inspected_at=now,
-        )
+        record_inspection(claim, dispositions, note=note, by=by, now=now)
         now_is = AfterSalesOrder.objects.get(pk=claim.pk)
         result = ReturnConfirmed(
             after_sales_no=after_sales_no,
@@ -87,14 +79,3 @@ def confirm_return(
         )
         idempotency.finish(key, result)
         return result
-
-
-def assign_dispositions(claim: AfterSalesOrder, counts: Mapping[str, int]) -> dict[int, str]:
-    """Name the ordinals behind the counts: the lowest are sellable, then defect, and the highest are missing."""
-    if set(counts) - set(Disposition.values) or any(count < 0 for count in counts.values()):
-        raise InvalidInput(dispositions=dict(counts))
-    if sum(counts.values()) != claim.qty or counts.get(Disposition.MISSING, 0) == claim.qty:
-        raise InvalidInput(dispositions=dict(counts), qty=claim.qty)
-    outcome = [what for what in Disposition.values for _ in range(counts.get(what, 0))]
-    ordinals = claim.units.order_by("ordinal").values_list("ordinal", flat=True)
-    return dict(zip(ordinals, outcome, strict=True))

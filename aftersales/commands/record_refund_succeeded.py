@@ -6,6 +6,7 @@ from uuid import UUID
 from aftersales.actors import CHANNEL
 from aftersales.claims import get_claim
 from aftersales.commands._finish_refund import finish_refund
+from aftersales.funding import refund_requests_of
 from kernel.transactions import unit_of_work
 from payments.models import RefundRequest
 
@@ -19,9 +20,7 @@ def record_refund_succeeded(
     """
     with unit_of_work(now=now):
         claim = get_claim(merchant_id=merchant_id, after_sales_no=after_sales_no)
-        open_requests = RefundRequest.objects.filter(
-            merchant_id=merchant_id, owner_kind=RefundRequest.OwnerKind.AFTER_SALES, owner_no=after_sales_no
-        ).exclude(status=RefundRequest.Status.SUCCEEDED)
+        open_requests = refund_requests_of(claim).exclude(status=RefundRequest.Status.SUCCEEDED)
         if open_requests.exists():
             return
         finish_refund(claim.pk, by=CHANNEL, now=now, refund_no=refund_no, amount_fen=amount_fen)

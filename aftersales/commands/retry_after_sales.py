@@ -7,9 +7,9 @@ from uuid import UUID
 from aftersales.actors import By
 from aftersales.claims import get_claim
 from aftersales.commands._transition import declare, move
+from aftersales.funding import refund_requests_of
 from aftersales.models import Status
 from kernel import idempotency
-from kernel.errors import NotFound
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 from payments.commands.retry_refund import retry_refund
@@ -23,7 +23,7 @@ class Retried:
     after_sales_no: str
     status: str
     version: int
-    refund_no: str
+    refund_nos: list[str]
     replayed: bool = False
 
 
@@ -40,20 +40,15 @@ def retry_after_sales(
             return done
         claim = get_claim(merchant_id=merchant_id, after_sales_no=after_sales_no)
         version = move(RETRY, claim, expected_version=expected_version, by=by, now=now)
-        failed = RefundRequest.objects.filter(
-            merchant_id=merchant_id,
-            owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
-            owner_no=after_sales_no,
-            status=RefundRequest.Status.FAILED,
-        ).first()
-        if failed is None:
-            raise NotFound(after_sales_no=after_sales_no)
-        retried = retry_refund(merchant_id=merchant_id, refund_request_id=failed.pk, now=now)
+        failed = refund_requests_of(claim).filter(status=RefundRequest.Status.FAILED)
+        retried = [
+            retry_refund(merchant_id=merchant_id, refund_request_id=request.pk, now=now).refund_no for request in failed
+        ]
         result = Retried(
             after_sales_no=after_sales_no,
             status=str(Status.REFUNDING),
             version=version,
-            refund_no=retried.refund_no,
+            refund_nos=retried,
         )
         idempotency.finish(key, result)
         return result

@@ -156,7 +156,7 @@ class Paid:
         deliver(self.now)
 
 
-FOLLOWED = ("refund.succeeded", "refund.failed", "rollback.requested")
+FOLLOWED = ("payment.succeeded", "refund.succeeded", "refund.failed", "rollback.requested")
 
 
 def deliver(now: datetime) -> None:
