@@ -24,6 +24,12 @@ def get_unfinished_counts() -> dict[str, int]:
     return {**dict.fromkeys(("P0", "P1", "P2", "P3"), 0), **dict(found)}
 
 
+def get_waiting_days(*, since: date) -> list[date]:
+    """Days whose run waits for a bill, oldest first."""
+    waiting = ReconciliationRun.objects.filter(kind="daily", merchant=None, state="WAITING", on_date__gte=since)
+    return list(waiting.order_by("on_date").values_list("on_date", flat=True))
+
+
 def get_last_days(*, until: date, days: int = 30) -> list[dict[str, Any]]:
     """One entry per day, oldest first: match rate in percent (None: no run or nothing to compare), items, findings."""
     runs = {
