@@ -249,10 +249,11 @@ def compiled(entries: Iterable[Entry]) -> bytes:
 
 
 def needed(project: Path, folders: Iterable[str], *, language: str) -> dict[Said, set[str]]:
-    """What the file has to hold: all of ours that Django does not already say, and what libraries leave open."""
+    """What the file has to hold: all that we say ourselves (also where Django has a word for it: its "Order" is an
+    arrangement, ours is a purchase), and what the libraries that we show leave open."""
     catalog = _library_catalog(language)
-    both = {**borrowed(), **ours(project, folders)}
-    return {message: places for message, places in both.items() if _key(message) not in catalog}
+    open_ones = {message: places for message, places in borrowed().items() if _key(message) not in catalog}
+    return {**open_ones, **ours(project, folders)}
 
 
 def holes(wanted: Iterable[Said], entries: dict[Said, Entry]) -> list[str]:

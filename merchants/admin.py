@@ -681,19 +681,42 @@ class StaffActionAdmin(desk.QuitsAdmin):
         return super().get_queryset(request).select_related("merchant")
 
 
+def _seen(name: str, label: Any) -> Any:
+    """A column of a kernel table, whose fields have no names for people."""
+
+    @admin.display(description=label)
+    def column(obj: Any) -> Any:
+        return getattr(obj, name)
+
+    column.__name__ = f"seen_{name}"
+    return column
+
+
 @desk.register(InboxMessage)
 class InboxMessageAdmin(desk.QuitsAdmin):
     list_display = [
         desk.when("created_at", gettext_lazy("When")),
-        "event_name",
-        "consumer",
+        _seen("event_name", gettext_lazy("Event")),
+        _seen("consumer", gettext_lazy("Consumer")),
         desk.status(
             "state",
             gettext_lazy("State"),
             {"DONE": "success", "FAILED": "warning", "DEAD": "danger", "RUNNING": "info"},
         ),
-        "attempts",
+        _seen("attempts", gettext_lazy("Attempts")),
     ]
+    readonly_fields = [
+        _seen("event_name", gettext_lazy("Event")),
+        _seen("event_id", gettext_lazy("Event id")),
+        _seen("consumer", gettext_lazy("Consumer")),
+        _seen("state", gettext_lazy("State")),
+        _seen("attempts", gettext_lazy("Attempts")),
+        desk.when("created_at", gettext_lazy("When")),
+        desk.when("available_at", gettext_lazy("Next attempt")),
+        desk.when("done_at", gettext_lazy("Done at")),
+        _seen("last_error", gettext_lazy("Last error")),
+    ]
+    fields = readonly_fields
     list_filter = ["state"]
     search_fields = ["=consumer", "=event_name", "=event_id"]
     ordering = ["-id"]

@@ -5,11 +5,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model
-from django.utils import formats, timezone
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from kernel import clock
 from kernel import money as amounts
 
 Text = str | Promise
@@ -65,7 +66,8 @@ def status(field: str, label: Text, tones: Mapping[Any, str], *, ordering: str |
 
 
 def when(field: str, label: Text, *, ordering: str | None = None) -> Column:
-    """A list column of an instant, in the zone of the reader."""
+    """A list column of an instant in the zone of the reader: day and time this year, the day before; all of it on
+    hovering."""
 
     @admin.display(description=label, ordering=ordering)  # type: ignore[arg-type]
     def column(row: Model) -> Any:
@@ -73,10 +75,12 @@ def when(field: str, label: Text, *, ordering: str | None = None) -> Column:
         if value is None:
             return "–"
         local = timezone.localtime(value)
+        is_this_year = local.year == timezone.localtime(clock.now()).year
         return format_html(
-            '<time datetime="{}" class="q-when">{}</time>',
-            local.isoformat(),
-            formats.date_format(local, "Y-m-d H:i"),
+            '<time datetime="{}" title="{}" class="q-when">{}</time>',
+            local.isoformat(timespec="seconds"),
+            local.strftime("%Y-%m-%d %H:%M:%S"),
+            local.strftime("%m-%d %H:%M" if is_this_year else "%Y-%m-%d"),
         )
 
     column.__name__ = f"when_{field}"

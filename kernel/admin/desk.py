@@ -194,6 +194,11 @@ def navigation_for(policy: AccessPolicy, user: Person) -> list[tuple[Text, list[
     return list(groups.values())
 
 
+def place_of(page: str | type[Model]) -> Text:
+    """What the sidebar calls a page, or "" when it is not there."""
+    return next((item.label for item in _NAVIGATION.values() if item.page == page), "")
+
+
 def search(scope: Scope, term: str, limit: int = 20) -> list[Hit]:
     """Everything this person may see that answers to the term."""
     hits: list[Hit] = []

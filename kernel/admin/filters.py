@@ -46,3 +46,7 @@ class CappedPaginator(Paginator):
     @property
     def is_capped(self) -> bool:
         return self.count > COUNT_CAP
+
+    @property
+    def cap(self) -> str:
+        return f"{COUNT_CAP:,}"
