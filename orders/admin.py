@@ -428,7 +428,7 @@ class AnomalyAdmin(QuitsAdmin):
         "kind",
         admin.status("state", gettext_lazy("State"), order_page.ANOMALY_TONES),
         "order_no",
-        "outcome",
+        "what_was_done",
         "seen",
         "owner",
         admin.when("created_at", gettext_lazy("First seen")),
@@ -474,6 +474,10 @@ class AnomalyAdmin(QuitsAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []
+
+    @django_admin.display(description=gettext_lazy("What the system did"))
+    def what_was_done(self, anomaly: Anomaly) -> Any:
+        return order_page.outcome_of(anomaly)
 
     def page_context(self, request: HttpRequest, obj: Anomaly) -> dict[str, Any]:
         return order_page.anomaly_context(obj)
