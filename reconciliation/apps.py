@@ -8,5 +8,7 @@ class ReconciliationConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the repairs that rules name."""
-        from reconciliation import repair_commands  # noqa: F401
+        """Register the repairs that rules name, the alarm's consumer and the metrics."""
+        from reconciliation import consumers, metrics, repair_commands  # noqa: F401
+
+        metrics.register()

@@ -24,6 +24,11 @@ def get_unfinished_counts() -> dict[str, int]:
     return {**dict.fromkeys(("P0", "P1", "P2", "P3"), 0), **dict(found)}
 
 
+def get_last_run() -> ReconciliationRun | None:
+    """The newest daily run over all merchants."""
+    return ReconciliationRun.objects.filter(kind="daily", merchant=None).order_by("-on_date").first()
+
+
 def get_waiting_days(*, since: date) -> list[date]:
     """Days whose run waits for a bill, oldest first."""
     waiting = ReconciliationRun.objects.filter(kind="daily", merchant=None, state="WAITING", on_date__gte=since)

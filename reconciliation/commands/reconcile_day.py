@@ -39,7 +39,7 @@ def reconcile_day(*, on_date: date, now: datetime, merchant_id: uuid.UUID | None
 def _has_bill(account: ChannelAccount, *, kind: str, on_date: date, now: datetime) -> bool:
     try:
         state = download_bill(account_id=account.pk, kind=kind, bill_on=on_date, now=now).state
-    except (ChannelUnknown, ChannelRefused) as error:
+    except (ChannelUnknown, ChannelRefused, ValueError) as error:  # ValueError: the account's settings are incomplete
         log.warning("bill.away", account=str(account.pk), kind=kind, bill_on=str(on_date), error=str(error)[:200])
         return False
     return state in (ChannelBill.State.PARSED, ChannelBill.State.EMPTY)

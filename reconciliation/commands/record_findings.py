@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connection
 
+from kernel import outbox
 from reconciliation.rules import DAY, Rule
 
 # Snapshot rules: every part of the statement sees the table as it was before, so `before` still knows
@@ -92,7 +93,8 @@ def record_findings(
 ) -> Recorded:
     """Record everything `rule` sees, and resolve what it no longer sees. Joins the caller's transaction.
 
-    With `only_key` the look is at that one key, and nothing else is touched.
+    With `only_key` the look is at that one key, and nothing else is touched. How many it opened is announced as
+    one `finding.opened`.
 
     A partial look (`changed` narrows it to what moved lately) resolves nothing: not seeing a row then
     proves nothing about it.
@@ -117,4 +119,12 @@ def record_findings(
             },
         )
         seen, opened, resolved = cursor.fetchone()
+    if opened:
+        outbox.append(
+            name="finding.opened",
+            merchant_id=params.get("merchant_id"),
+            subject=rule.code,
+            payload={"rule": rule.code, "severity": rule.severity, "opened": opened, "run_id": str(run_id)},
+            now=now,
+        )
     return Recorded(seen=seen, opened=opened, resolved=resolved)

@@ -148,7 +148,10 @@ class Books:
     # -- reconciliation ----------------------------------------------------------------------------------------
 
     def run(self, day: date = DAY, *, now: datetime | None = None) -> Reconciled:
-        return run_reconciliation(on_date=day, now=now or at(10, 30, day=day + timedelta(days=1)))
+        moment = now or at(10, 30, day=day + timedelta(days=1))
+        result = run_reconciliation(on_date=day, now=moment)
+        self.shop.work_off(now=moment)
+        return result
 
     def found(self) -> set[tuple[str, str]]:
         """(rule, key) of everything that is not finished."""
