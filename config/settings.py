@@ -293,6 +293,8 @@ SECURE_HSTS_PRELOAD = _HTTPS
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
+QUITS_ALARM_WEBHOOK = os.environ.get("QUITS_ALARM_WEBHOOK", "")
+"""Where an opened P0 or P1 finding is posted as JSON, besides the log."""
 QUITS_METRICS_TOKEN = os.environ.get("QUITS_METRICS_TOKEN", "")
 """Bearer token for /metrics; without one only loopback may read it."""
 
