@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from aftersales.models import AfterSalesOrder, Status
+from aftersales.models import AfterSalesOrder, AfterSalesSettings, Status
 from kernel.errors import NotFound
 from merchants.models import Merchant
 
@@ -29,3 +29,9 @@ def deadline(merchant: Merchant, status: Status, *, now: datetime) -> datetime |
         Status.WAIT_BUYER_CONFIRM: timedelta(days=merchant.buyer_confirm_days),
     }
     return now + spans[status] if status in spans else None
+
+
+def settings_of(merchant: Merchant) -> AfterSalesSettings:
+    """What the merchant set, or the defaults of the fields."""
+    found = AfterSalesSettings.objects.filter(merchant_id=merchant.pk).first()
+    return found or AfterSalesSettings(merchant_id=merchant.pk)

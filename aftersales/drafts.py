@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.utils.translation import gettext_lazy as _
 
 from aftersales.amounts import ALGORITHM, Entitlement, FrozenLine, UnitAmount, goods_entitlement, lower_to
-from aftersales.models import AfterSalesUnit, GoodsState, Hold, Liability, Status, Type
+from aftersales.models import AfterSalesUnit, ArbitrationUnit, GoodsState, Hold, Liability, Status, Type
 from aftersales.reasons import REASONS, SYSTEM_REASONS, freight_is_refundable
 from kernel.errors import InvalidInput, NotFound, Refusal
 from orders.models import Order, OrderLine
@@ -129,7 +129,7 @@ def frozen_line(line: OrderLine) -> FrozenLine:
 
 
 def facts_of(lines: Iterable[OrderLine]) -> dict[int, LineFacts]:
-    """The lines by number with what live claims did to them; one query whatever the number of lines."""
+    """The lines by number with what live claims did to them; two queries whatever the number of lines."""
     by_line = {line.pk: LineFacts(line) for line in lines}
     for unit in AfterSalesUnit.objects.filter(line_id__in=by_line, live=True):
         facts = by_line[unit.line_id]
@@ -139,6 +139,8 @@ def facts_of(lines: Iterable[OrderLine]) -> dict[int, LineFacts]:
             facts.earlier_fen[unit.ordinal] = facts.earlier_fen.get(unit.ordinal, 0) + unit.goods_fen
         if unit.protects_price:
             facts.protected.add(unit.ordinal)
+    for held in ArbitrationUnit.objects.filter(line_id__in=by_line, is_open=True):
+        by_line[held.line_id].taken.add(held.ordinal)
     return {facts.line.line_no: facts for facts in by_line.values()}
 
 

@@ -152,6 +152,7 @@ class AfterSalesOrder(models.Model):
 
     due_at = models.DateTimeField(_("deadline"), null=True)
     due_left_seconds = models.PositiveIntegerField(null=True, help_text="what was left when the clock was stopped")
+    timer_not_before = models.DateTimeField(null=True, help_text="a timer has taken the row until then")
     held_for_review = models.BooleanField(default=False, help_text="a risk rule keeps timers and auto-approval away")
     is_disputed = models.BooleanField(default=False, help_text="arbitration is open: no audit, no cancel, no timer")
     decided_at = models.DateTimeField(null=True)
@@ -634,6 +635,7 @@ class ArbitrationCase(models.Model):
     opened_by = models.CharField(_("opened by"), max_length=16, choices=Actor.choices)
     opened_by_id = models.CharField(max_length=64, blank=True, default="")
     wish = models.TextField(_("what is asked for"), blank=True, default="")
+    holds_line = models.BooleanField(default=False, help_text="the case, not a claim, keeps the units on the line")
     state = FSMField(_("state"), max_length=12, choices=State.choices, default=State.OPEN)
     version = models.PositiveIntegerField(default=1)
     entitled_fen = models.BigIntegerField(_("left of these units"))
@@ -730,7 +732,10 @@ class Evidence(models.Model):
 
     id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
     merchant = models.ForeignKey("merchants.Merchant", on_delete=models.PROTECT, related_name="+")
-    after_sales = models.ForeignKey(AfterSalesOrder, on_delete=models.PROTECT, related_name="evidence")
+    after_sales = models.ForeignKey(AfterSalesOrder, null=True, on_delete=models.PROTECT, related_name="evidence")
+    arbitration = models.ForeignKey(
+        "aftersales.ArbitrationCase", null=True, on_delete=models.PROTECT, related_name="evidence"
+    )
     side = models.CharField(max_length=16, choices=Actor.choices)
     author = models.CharField(max_length=64, blank=True, default="")
     note = models.CharField(max_length=200, blank=True, default="")
@@ -744,7 +749,14 @@ class Evidence(models.Model):
     class Meta:
         db_table = "after_sales_evidence"
         constraints = [
-            models.UniqueConstraint(fields=["after_sales", "sha256"], name="evidence_is_shown_once_per_claim"),
+            models.UniqueConstraint(
+                fields=["after_sales", "arbitration", "side", "sha256"],
+                nulls_distinct=False,
+                name="evidence_is_shown_once_per_side",
+            ),
+            models.CheckConstraint(
+                condition=Q(after_sales__isnull=False) | Q(arbitration__isnull=False), name="evidence_belongs_somewhere"
+            ),
             models.CheckConstraint(
                 condition=Q(content_type__in=["image/jpeg", "image/png", "image/webp", "image/gif"]),
                 name="evidence_is_an_image",

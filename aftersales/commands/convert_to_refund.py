@@ -8,7 +8,7 @@ from aftersales.actors import By
 from aftersales.claims import get_claim
 from aftersales.commands._start_refund import AMOUNTS, start_refund
 from aftersales.commands._transition import declare, why_not
-from aftersales.models import AfterSalesOrder, Status
+from aftersales.models import AfterSalesOrder, Status, Type
 from aftersales.settlement import Ask, settle
 from kernel import idempotency
 from kernel.idempotency import BusinessKey
@@ -76,11 +76,12 @@ def turn_into_refund(claim: AfterSalesOrder, *, by: By, reason: str, now: dateti
         edge, claim, settle(claim, Ask()), expected_version=claim.version, by=by, now=now, reason=reason,
         liability_reason=claim.liability_reason,
     )  # fmt: skip
-    _send_supplement_back(claim, now=now)
-    _free_replacement(claim, now=now)
+    send_supplement_back(claim, now=now)
+    free_replacement(claim, now=now)
 
 
-def _send_supplement_back(claim: AfterSalesOrder, *, now: datetime) -> None:
+def send_supplement_back(claim: AfterSalesOrder, *, now: datetime) -> None:
+    """Refund a supplement that was paid, close one that nobody began to pay."""
     payment = Payment.objects.filter(
         merchant_id=claim.merchant_id, order_no=claim.after_sales_no, kind=Payment.Kind.SUPPLEMENT
     ).first()
@@ -105,12 +106,16 @@ def refund_supplement(payment: Payment, *, now: datetime) -> None:
     )
 
 
-def _free_replacement(claim: AfterSalesOrder, *, now: datetime) -> None:
+def free_replacement(claim: AfterSalesOrder, *, now: datetime) -> None:
+    """The pieces set aside for an exchange or a reship may be sold again."""
     reserved = f"{claim.after_sales_no}:replacement"
-    if StockEntry.objects.filter(merchant_id=claim.merchant_id, business_key=reserved).exists():
+    moved = StockEntry.objects.filter(
+        merchant_id=claim.merchant_id, business_key__in=[reserved, f"{reserved}:out"]
+    ).values_list("business_key", flat=True)
+    if set(moved) == {reserved}:
         release_stock(
             merchant_id=claim.merchant_id,
-            sku=claim.exchange.sku,
+            sku=claim.exchange.sku if claim.type == Type.EXCHANGE else claim.line.sku,
             qty=claim.accepted_qty or claim.qty,
             business_key=f"{reserved}:freed",
             reference=claim.after_sales_no,

@@ -1,11 +1,11 @@
 """The buyer says with which parcel the goods come back."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from aftersales.actors import By
-from aftersales.claims import get_claim
+from aftersales.claims import get_claim, settings_of
 from aftersales.commands._transition import declare, move
 from aftersales.models import ReturnShipment, Status
 from kernel import idempotency
@@ -40,7 +40,8 @@ def ship_return(
     key: BusinessKey,
     now: datetime,
 ) -> ReturnShipped:
-    """Record the buyer's parcel. The clock for receipt starts when the carrier says delivered, not here.
+    """Record the buyer's parcel. The clock for receipt starts when the carrier says delivered; until then the
+    carrier's silence is what runs out.
 
     Raises NotFound, VersionConflict, IllegalTransition, InArbitration.
     """
@@ -55,6 +56,7 @@ def ship_return(
             expected_version=claim.version if expected_version is None else expected_version,
             by=by,
             now=now,
+            due_at=now + timedelta(days=settings_of(claim.merchant).carrier_silence_days),
             evidence={"carrier": carrier, "tracking_no": tracking_no},
         )
         ReturnShipment.objects.create(
