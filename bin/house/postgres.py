@@ -5,11 +5,13 @@ Why so, and where the data lies when root starts it: docs/adr/0002-embedded-serv
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ OWNER = "quits_owner"
 APP = "quits_app"
 # Where the data goes when root starts us and the server's account cannot enter the var directory.
 ELSEWHERE = Path("/var/lib/quits")
+BELONGS_TO = "belongs-to"
 
 SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -100,15 +103,27 @@ def _home(var: Path) -> tuple[Path, pwd.struct_passwd | None]:
             _give(link, user)
         else:
             ELSEWHERE.mkdir(mode=0o711, parents=True, exist_ok=True)
+            _tidy()
             place = ELSEWHERE / hashlib.sha256(str(var).encode()).hexdigest()[:16]
             shutil.rmtree(place, ignore_errors=True)  # of a var directory that was deleted by hand
             _give(place, user)
+            (place / BELONGS_TO).write_text(str(link))
             link.unlink(missing_ok=True)
             link.symlink_to(place)
     home = link.resolve()
     if not _can(user, home, os.R_OK | os.W_OK | os.X_OK):
         raise Trouble(f"the account {user.pw_name}, which runs PostgreSQL, can no longer enter {home}")
     return home, user
+
+
+def _tidy() -> None:
+    """Remove the data of temporary var directories that are gone: nobody can find it again."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    for place in ELSEWHERE.iterdir():
+        with contextlib.suppress(OSError):
+            link = Path((place / BELONGS_TO).read_text())
+            if temporary in link.parents and not link.is_symlink():
+                shutil.rmtree(place)
 
 
 def _give(directory: Path, user: pwd.struct_passwd) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from house import environment, gate, keys, layout, plan, ports, postgres, processes, up
+from house import environment, gate, keys, layout, plan, ports, postgres, processes, testbed, up
 
 BIN = layout.PROJECT / "bin"
 
@@ -199,3 +199,41 @@ def test_time_passes_for_processes():
     os.close(pidfd)
     sleeping.kill()
     sleeping.wait()
+
+
+@pytest.mark.slow
+def test_a_testbed_is_warm_until_it_is_stopped(tmp_path):
+    bed = tmp_path / "a bed"
+    try:
+        with testbed.borrowed(bed) as (first, bed_keys):
+            assert first.answers(bed_keys)
+        with testbed.borrowed(bed) as (second, _):
+            assert second == first
+        os.kill(first.keeper, signal.SIGKILL)  # its servers go with it
+        with testbed.borrowed(bed) as (third, _):
+            assert third.keeper != first.keeper
+            assert third.answers(bed_keys)
+        assert testbed.stop(bed)
+        assert not testbed.stop(bed)
+        assert not third.answers(bed_keys)
+    finally:
+        testbed.stop(bed)
+        testbed.remove(bed)
+
+
+def test_only_data_of_vanished_temporary_houses_is_tidied_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(postgres, "ELSEWHERE", tmp_path / "elsewhere")
+    monkeypatch.setattr(postgres.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    links = {
+        "gone": tmp_path / "tmp" / "gone" / "postgres",
+        "there": tmp_path / "tmp" / "there" / "postgres",
+        "not temporary": tmp_path / "home" / "postgres",
+    }
+    for name, link in links.items():
+        (tmp_path / "elsewhere" / name).mkdir(parents=True)
+        (tmp_path / "elsewhere" / name / "belongs-to").write_text(str(link))
+    (tmp_path / "elsewhere" / "unknown").mkdir()
+    links["there"].parent.mkdir(parents=True)
+    links["there"].symlink_to(tmp_path / "elsewhere" / "there")
+    postgres._tidy()
+    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"there", "not temporary", "unknown"}
