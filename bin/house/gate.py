@@ -53,7 +53,7 @@ def _campaign(name: str, arguments: list[str]) -> int:
         raise Trouble(f"{CAMPAIGNS[name]} is not there yet: `bin/test {name}` has nothing to run")
     environment.ensure(dev=True, say=_say)
     with testbed.borrowed(testbed.directory()) as (bed, keys):
-        return _follow([str(PYTHON), str(program), *arguments], test_environment(bed, keys, testbed.directory()))
+        return follow([str(PYTHON), str(program), *arguments], test_environment(bed, keys, testbed.directory()))
 
 
 # --- pytest alone ---------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _pytest_alone(arguments: list[str]) -> int:
         same = kept.exists() and kept.read_text() == fingerprint
         kept.unlink(missing_ok=True)
         reuse = ["--reuse-db"] if same else ["--reuse-db", "--create-db"]
-        code = _follow([str(PYTHON), "-m", "pytest", *reuse, *arguments], values)
+        code = follow([str(PYTHON), "-m", "pytest", *reuse, *arguments], values)
         if code in (0, 1):  # finished, with or without failures: the database was made
             kept.write_text(fingerprint)
         return code
@@ -106,7 +106,7 @@ def test_environment(bed: testbed.Testbed, keys: Keys, directory: Path) -> dict[
     }
 
 
-def _follow(command: list[str], values: dict[str, str]) -> int:
+def follow(command: list[str], values: dict[str, str]) -> int:
     """Run in the foreground, with this terminal; Ctrl-C goes to the program, whose exit code counts."""
     running = subprocess.Popen(command, cwd=PROJECT, env=values)
     while True:
@@ -171,7 +171,7 @@ def _whole_gate() -> int:
             values = {**test_environment(bed, keys, directory), "QUITS_CHROMIUM": chromium}
             failed = _run_steps(values)
             _say("── pytest " + "─" * 70)
-            code = _follow([str(PYTHON), "-m", "pytest", "-n", "2", "--dist", "loadgroup", "--create-db", "-q"], values)
+            code = follow([str(PYTHON), "-m", "pytest", "-n", "2", "--dist", "loadgroup", "--create-db", "-q"], values)
             if code != 0:
                 failed.append("pytest")
     finally:

@@ -51,13 +51,16 @@ def directory(name: str = "test") -> Path:
 
 
 @contextlib.contextmanager
-def borrowed(bed: Path) -> Iterator[tuple[Testbed, Keys]]:
-    """The servers of this directory, started when they are not running, for this process alone."""
+def borrowed(bed: Path, *, durable: bool = False) -> Iterator[tuple[Testbed, Keys]]:
+    """The servers of this directory, started when they are not running, for this process alone.
+
+    `durable` starts PostgreSQL as a deployment has it (benchmarks); tests run on one that forgets with the power.
+    """
     bed.mkdir(parents=True, exist_ok=True)
     keys = keys_of(bed)
     with (bed / "run.lock").open("a") as turn:
         _wait_for_turn(turn, bed)
-        yield _running(bed, keys) or _start(bed, keys), keys
+        yield _running(bed, keys) or _start(bed, keys, durable=durable), keys
 
 
 def _wait_for_turn(turn, bed: Path) -> None:
@@ -93,12 +96,12 @@ def keeper_lives(bed: Path) -> bool:
         return True
 
 
-def _start(bed: Path, keys: Keys) -> Testbed:
+def _start(bed: Path, keys: Keys, *, durable: bool) -> Testbed:
     (bed / "testbed.json").unlink(missing_ok=True)
     log = bed / "keeper.log"
     with log.open("wb") as output:
         keeper = subprocess.Popen(
-            [str(PYTHON), "-m", "house.testbed", str(bed)],
+            [str(PYTHON), "-m", "house.testbed", str(bed), *(["durable"] if durable else [])],
             env={**without_recompiling(os.environ), "PYTHONPATH": str(Path(__file__).parent.parent)},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -143,7 +146,7 @@ def _stop_keeper(bed: Path, keys: Keys) -> bool:
     return True
 
 
-def keep(bed: Path) -> None:
+def keep(bed: Path, *, durable: bool = False) -> None:
     """The keeper: start both servers, say where they are, watch, end them."""
     keys = keys_of(bed)
     with (bed / "keeper.lock").open("a+") as lock:
@@ -157,7 +160,7 @@ def keep(bed: Path) -> None:
         servers: list[subprocess.Popen[bytes]] = []
         cluster_home = bed / "postgres"
         try:
-            _bring_up(bed, keys, servers)
+            _bring_up(bed, keys, servers, durable=durable)
             cluster_home = (bed / "postgres").resolve()
             _watch(bed, servers, ended)
         finally:
@@ -176,7 +179,7 @@ def _on_sigterm() -> list[int]:
     return received
 
 
-def _bring_up(bed: Path, keys: Keys, servers: list[subprocess.Popen[bytes]]) -> None:
+def _bring_up(bed: Path, keys: Keys, servers: list[subprocess.Popen[bytes]], *, durable: bool) -> None:
     taken: set[int] = set()
     postgres_port, valkey_port = ports.pick(taken=taken), ports.pick(taken=taken)
     valkey_home = bed / "valkey"
@@ -194,7 +197,7 @@ def _bring_up(bed: Path, keys: Keys, servers: list[subprocess.Popen[bytes]]) -> 
     cluster = postgres.prepare(bed, keys)
     servers.append(
         processes.spawn(
-            cluster.command(port=postgres_port, settings=postgres.FORGETFUL),
+            cluster.command(port=postgres_port, settings=postgres.DURABLE if durable else postgres.FORGETFUL),
             mark=f"{keys.house_id}:postgres",
             log=bed / "postgres.log",
             environment=environment,
@@ -245,7 +248,7 @@ def _in_use(bed: Path) -> bool:
 
 if __name__ == "__main__":
     try:
-        keep(Path(sys.argv[1]))
+        keep(Path(sys.argv[1]), durable="durable" in sys.argv[2:])
     except Trouble as trouble:
         print(trouble)
         sys.exit(1)

@@ -1,0 +1,1 @@
+"""Side-by-side ratios, measured in one run. `bin/bench --help`."""

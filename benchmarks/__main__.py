@@ -1,0 +1,57 @@
+"""`python -m benchmarks [NAME …] [--json FILE] [--rounds N]`: run by bin/bench on servers of its own."""
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+import django
+
+GOALS = {
+    "coupon_lock_vs_plain": ("≥", 0.9),
+    "coupon_redeem_vs_plain": ("≥", 0.9),
+    "coupon_lock_vs_usual_orm": ("≥", 5.0),
+    "order_confirm_vs_plain": ("≥", 0.7),
+    "aftersales_approve_vs_plain": ("≥", 0.7),
+    "batch_vs_one_statement": ("≥", 2.5),
+    "http_lock_vs_command": ("≥", 0.45),
+    "http_lock_vs_drf_usual": ("≥", 4.0),
+    "scanner_vs_rows": ("≥", 50.0),
+    "scanner_1m_vs_10k": ("≥", 0.6),
+    "locks_while_scanning": ("≥", 0.7),
+    "relay_vs_celery_noop": ("≥", 45.0),
+    "relay_vs_procrastinate": ("≥", 60.0),
+    "recon_vs_rows": ("≥", 200.0),
+    "recon_vs_group_by": ("≤", 10.0),
+    "latency_5m_vs_10k": ("≤", 1.2),
+    "admin_1m_vs_10k": ("≤", 1.5),
+}
+
+
+def names() -> list[str]:
+    """Every module here that has a `run(figures, rounds)`."""
+    here = Path(__file__).parent
+    return sorted(path.stem for path in here.glob("*.py") if path.stem not in ("__init__", "__main__", "harness"))
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    from benchmarks import harness
+
+    parser = argparse.ArgumentParser(prog="bin/bench")
+    parser.add_argument("name", nargs="*", choices=[*names(), []])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    figures = harness.Figures()
+    for name in asked.name or names():
+        print(f"{name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").run(figures=figures, rounds=asked.rounds)
+    harness.report(figures.summary(), GOALS)
+    if asked.json:
+        harness.write_json(asked.json, figures=figures.summary(), rounds=asked.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""How every benchmark measures.
+
+A *bench* builds its data once into a template database. Each *round* runs all its *cells* in shuffled order, each on
+a fresh copy of the template, and turns their rates into ratios within the round: the machine's mood cancels out. The
+figure is the median over the rounds, with its minimum and maximum beside it.
+
+A cell runs `clients` forked processes that connect, warm up, meet at a barrier and then do a fixed count of
+operations; or it is a pgbench script with the same count.
+"""
+
+import json
+import multiprocessing
+import os
+import platform
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from django.db import connection, connections
+
+FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A cell of the product's own code: `prepare(client, clients)` gives a function that does operation number i."""
+
+    prepare: Callable[[int, int], Callable[[int], object]]
+    warm_up: int = 20
+
+
+@dataclass(frozen=True)
+class Pgbench:
+    """A cell of plain SQL. `script(clients)` gives the text; `:client_id` and `:n` (0, 1, …) are there to use."""
+
+    script: Callable[[int], str]
+    protocol: str = "prepared"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measured thing: a name, how many clients, how many operations each."""
+
+    name: str
+    clients: int
+    operations: int
+    what: Work | Pgbench
+
+
+@dataclass
+class Figures:
+    """Ratios by name, one value per round."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        self.values.setdefault(name, []).append(value)
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        return {
+            name: {"median": statistics.median(each), "min": min(each), "max": max(each)}
+            for name, each in self.values.items()
+        }
+
+
+def switch_database(name: str) -> None:
+    """Point Django's default connection at another database of the same server."""
+    connections["default"].close()
+    connections["default"].settings_dict["NAME"] = name
+
+
+def server() -> dict[str, Any]:
+    """Address and login of the server, from the settings."""
+    return connections["default"].settings_dict
+
+
+def run_sql(statement: str, *, database: str) -> None:
+    """One statement on a connection of its own (CREATE DATABASE and the like)."""
+    subprocess.run(
+        [str(program("psql")), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement],
+        env=libpq_environment(),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def program(name: str) -> Path:
+    """A program of the embedded PostgreSQL, or of the PATH where there is none."""
+    given = os.environ.get("QUITS_BENCH_PROGRAMS")
+    return Path(given) / name if given else Path(name)
+
+
+def libpq_environment() -> dict[str, str]:
+    address = server()
+    return {
+        **os.environ,
+        "PGHOST": address["HOST"],
+        "PGPORT": str(address["PORT"] or 5432),
+        "PGUSER": address["USER"],
+        "PGPASSWORD": address["PASSWORD"],
+    }
+
+
+@dataclass
+class Bench:
+    """Template, cells, rounds. Use it as a context: its databases go when it ends."""
+
+    name: str
+    fill: Callable[[], None]
+    after: Callable[[str], None] | None = None
+    _template: str = ""
+    _home: str = ""
+
+    def __enter__(self) -> "Bench":
+        self._home = server()["NAME"]
+        self._template = f"bench_{self.name}"
+        run_sql(f'DROP DATABASE IF EXISTS "{self._template}"', database=self._home)
+        run_sql(f'CREATE DATABASE "{self._template}"', database=self._home)
+        migrate(self._template)
+        switch_database(self._template)
+        self.fill()
+        connection.close()
+        run_sql("VACUUM ANALYZE", database=self._template)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        switch_database(self._home)
+        run_sql(f'DROP DATABASE IF EXISTS "{self._template}"', database=self._home)
+
+    def rate(self, cell: Cell) -> float:
+        """Operations a second of one cell on a fresh copy of the template."""
+        copy = f"{self._template}_round"
+        switch_database(self._home)
+        run_sql(f'DROP DATABASE IF EXISTS "{copy}"', database=self._home)
+        run_sql(f'CREATE DATABASE "{copy}" TEMPLATE "{self._template}" STRATEGY file_copy', database=self._home)
+        try:
+            switch_database(copy)
+            seconds = _run_pgbench(cell, copy) if isinstance(cell.what, Pgbench) else _run_work(cell)
+            if self.after is not None:
+                self.after(cell.name)
+            return cell.clients * cell.operations / seconds
+        finally:
+            switch_database(self._home)
+            run_sql(f'DROP DATABASE IF EXISTS "{copy}"', database=self._home)
+
+    def round(self, cells: Sequence[Cell]) -> dict[str, float]:
+        """All cells once, in shuffled order: {name: operations a second}."""
+        order = list(cells)
+        random.shuffle(order)
+        rates = {cell.name: self.rate(cell) for cell in order}
+        for cell in cells:
+            print(f"    {cell.name:<40} {rates[cell.name]:>12,.0f} /s", flush=True)
+        return rates
+
+
+def migrate(database: str) -> None:
+    """Bring a database to the current schema in a process of its own."""
+    address = os.environ["DATABASE_OWNER_URL"]
+    target = urlunsplit(urlsplit(address)._replace(path=f"/{database}"))
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--verbosity=0"],
+        env={**os.environ, "DATABASE_URL": target, "DATABASE_OWNER_URL": target},
+        check=True,
+    )
+
+
+def _run_work(cell: Cell) -> float:
+    """Seconds from the barrier to the last client's end."""
+    assert isinstance(cell.what, Work)
+    connections.close_all()
+    barrier = FORK.Barrier(cell.clients + 1)
+    results: Any = FORK.Queue()
+
+    def client(number: int) -> None:
+        failed = "the client ended early"
+        try:
+            operation = cell.what.prepare(number, cell.clients)  # type: ignore[union-attr]
+            warm_up = min(cell.what.warm_up, cell.operations)  # type: ignore[union-attr]
+            for index in range(warm_up):
+                operation(-1 - index)
+            barrier.wait(120)
+            for index in range(cell.operations):
+                operation(index)
+            failed = ""
+        except Exception as error:
+            failed = repr(error)
+            barrier.abort()
+        finally:
+            results.put((time.perf_counter(), failed))
+            connections.close_all()
+
+    workers = [FORK.Process(target=client, args=(number,)) for number in range(cell.clients)]
+    for worker in workers:
+        worker.start()
+    try:
+        barrier.wait(120)
+    except Exception as error:
+        raise RuntimeError(f"{cell.name}: {[results.get(timeout=10)[1] for _ in workers]}") from error
+    began = time.perf_counter()
+    ended = [results.get(timeout=600) for _ in workers]
+    for worker in workers:
+        worker.join(10)
+    wrong = [failed for _, failed in ended if failed]
+    if wrong:
+        raise RuntimeError(f"{cell.name}: {wrong[0]}")
+    return max(at for at, _ in ended) - began
+
+
+def _run_pgbench(cell: Cell, database: str) -> float:
+    assert isinstance(cell.what, Pgbench)
+    script = Path(os.environ.get("QUITS_VAR", ".")) / f"{cell.name.replace('/', '_')}.sql"
+    script.write_text(cell.what.script(cell.clients))
+    done = subprocess.run(
+        [
+            str(program("pgbench")),
+            *("-n", "-M", cell.what.protocol, "-c", str(cell.clients), "-j", str(min(cell.clients, 2))),
+            *("-t", str(cell.operations), "-f", str(script), database),
+        ],
+        env=libpq_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"tps = ([\d.]+)", done.stdout)
+    if done.returncode or not found:
+        raise RuntimeError(f"pgbench {cell.name}: {done.stdout}{done.stderr}")
+    return cell.clients * cell.operations / float(found.group(1))
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version")
+        version = cursor.fetchone()[0]
+        cursor.execute("SHOW fsync")
+        fsync = cursor.fetchone()[0]
+    return {
+        "cores": os.cpu_count(),
+        "memory_mib": memory,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "postgresql": version,
+        "fsync": fsync,
+    }
+
+
+def report(figures: Mapping[str, Mapping[str, float]], goals: Mapping[str, tuple[str, float]]) -> None:
+    """The figures as a table, with the goal beside each."""
+    print(f"\n{'figure':<34} {'median':>9} {'min':>9} {'max':>9}   goal")
+    for name, each in sorted(figures.items()):
+        sign, bound = goals.get(name, ("", 0.0))
+        met = "" if not sign else ("met" if (each["median"] >= bound) == (sign == "≥") else "NOT MET")
+        goal = f"{sign} {bound:g}  {met}" if sign else ""
+        print(f"{name:<34} {each['median']:>9.2f} {each['min']:>9.2f} {each['max']:>9.2f}   {goal}")
+
+
+def write_json(path: Path, *, figures: Mapping[str, Any], rounds: int) -> None:
+    path.write_text(json.dumps({"machine": machine(), "rounds": rounds, "figures": figures}, indent=2) + "\n")
