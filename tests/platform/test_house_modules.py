@@ -113,7 +113,11 @@ def test_children_end_with_their_keeper_even_when_it_is_killed(tmp_path):
         keeper.stdout.close()
 
 
-@pytest.mark.parametrize("content", ["", "nonsense\n", f"{os.getpid()}\n/somewhere\n", "999999999\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "nonsense\n", f"{os.getpid()}\n/somewhere\n", "999999999\n"],
+    ids=["empty", "nonsense", "another process", "nobody"],
+)
 def test_a_pid_file_that_names_somebody_else_is_stale(tmp_path, content):
     cluster = postgres.Cluster(data=tmp_path, user=None, programs=tmp_path)
     (tmp_path / "postmaster.pid").write_text(content)
