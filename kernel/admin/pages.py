@@ -25,6 +25,7 @@ from kernel.admin.buttons import Button
 from kernel.admin.columns import mask
 from kernel.admin.export import Column
 from kernel.admin.filters import CappedPaginator
+from kernel.admin.naming import speak
 from kernel.admin.reveal import declare, personal_fields
 from kernel.admin.site import QuitsAdminSite, site
 from kernel.errors import IllegalTransition, NotFound, Refusal, VersionConflict
@@ -452,6 +453,7 @@ class QuitsAdmin(ModelAdmin):
 
     def __init__(self, model: type[Model], admin_site: Any) -> None:
         super().__init__(model, admin_site)
+        speak(model)
         for name in [*self.list_display, *self.readonly_fields]:
             if isinstance(name, Personal):
                 declare(model, name.field, name.read)

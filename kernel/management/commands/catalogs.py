@@ -7,6 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import to_locale
 
 from kernel import catalogs
+from kernel.admin import site
+from kernel.admin.naming import made_up
 
 TRANSLATED = ["zh-hans"]
 """English is what the code says; every other language has a file."""
@@ -20,6 +22,14 @@ def folders() -> list[str]:
 
 def po_path(language: str) -> Path:
     return Path(settings.LOCALE_PATHS[0]) / to_locale(language) / "LC_MESSAGES" / "django.po"
+
+
+def wanted_in(language: str) -> dict[catalogs.Said, set[str]]:
+    """All that has to be translated: what code and templates say, and the made-up names of fields that pages show."""
+    wanted = catalogs.needed(Path(settings.BASE_DIR), folders(), language=language)
+    for name, place in made_up(site).items():
+        wanted.setdefault(catalogs.Said(name), set()).add(place)
+    return wanted
 
 
 class Command(BaseCommand):
@@ -37,7 +47,7 @@ class Command(BaseCommand):
         found: list[str] = []
         for language in TRANSLATED:
             path = po_path(language)
-            wanted = catalogs.needed(Path(settings.BASE_DIR), folders(), language=language)
+            wanted = wanted_in(language)
             entries = catalogs.read(path)
             if options["collect"]:
                 kept = [
