@@ -4,6 +4,7 @@ from uuid import UUID
 
 from kernel import inbox
 from orders import status_board
+from orders.commands.coordinate_coupon import coordinate_overdue_lease
 from orders.commands.deliver_order import finish_fulfilment
 from orders.commands.fulfil_order import fulfil_order
 from orders.commands.open_anomaly import open_anomaly
@@ -41,6 +42,12 @@ def finish(event: inbox.Event) -> None:
     order = Order.objects.get(merchant_id=event.merchant_id, order_no=event.payload["order_no"])
     if order.status == Order.Status.PAID:
         finish_fulfilment(order_id=order.id, now=event.now)
+
+
+@inbox.consumer("coupon.lease_overdue", name="orders.coordinate_overdue_lease")
+def coordinate(event: inbox.Event) -> None:
+    """The scanner found an overdue lease of an order that was paid, in full or in part: not its to release."""
+    coordinate_overdue_lease(merchant_id=event.merchant_id, order_no=event.payload["order_no"], now=event.now)
 
 
 @inbox.consumer("refund.failed", name="orders.queue_failed_refund")

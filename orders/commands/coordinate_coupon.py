@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
@@ -19,8 +20,9 @@ from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
 from kernel import outbox
+from kernel.errors import NotFound
 from kernel.idempotency import business_key
-from kernel.transactions import leave_evidence
+from kernel.transactions import leave_evidence, unit_of_work
 from orders.actors import SYSTEM, Actor
 from orders.commands.open_anomaly import open_anomaly
 from orders.models import Anomaly, CouponDecision, CouponState, Order, OrderCoupon
@@ -115,6 +117,28 @@ def release_for_order(order: Order, *, reason: str, now: datetime) -> CouponSett
         )
     Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.RELEASED)
     return CouponSettled(CouponState.RELEASED)
+
+
+def coordinate_overdue_lease(*, merchant_id: UUID, order_no: str, now: datetime) -> CouponSettled:
+    """A lease whose time is over and whose order must not simply lose it (the scanner says so). Paid → redeem what it
+    still holds; ended → give it back; pending → its own timer. May join. Raises NotFound."""
+    with unit_of_work(now=now):
+        order = (
+            Order.objects.select_for_update(no_key=True)
+            .filter(merchant_id=merchant_id, order_no=order_no, coupon_id__isnull=False)
+            .first()
+        )
+        if order is None:
+            raise NotFound(order_no=order_no)
+        if order.status == Order.Status.PENDING or order.coupon_state in (
+            CouponState.REDEEMED,
+            CouponState.CONFLICT,
+            CouponState.HONOURED,
+        ):
+            return CouponSettled(order.coupon_state)
+        if order.status in Order.PAID_OR_LATER:
+            return redeem_for_order(order, payment_no=order.out_trade_no, now=now)
+        return release_for_order(order, reason="overdue", now=now)
 
 
 def record_decision(

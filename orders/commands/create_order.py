@@ -21,6 +21,7 @@ from orders.actors import Actor, user
 from orders.advisory import lock_user
 from orders.commands.close_order import Ending, close_order
 from orders.commands.confirm_paid import confirm_free
+from orders.commands.hold_points import spend_points_for
 from orders.commands.hold_stock import reserve_stock_for
 from orders.commands.open_anomaly import open_anomaly
 from orders.commands.release_quote import release_lease
@@ -121,12 +122,12 @@ class _Standing(Exception):
 
 def create_order(*, merchant_id: UUID, quote_id: UUID, pay_method: str, key: BusinessKey, now: datetime) -> Ordered:
     """Quote → PENDING order (PAID for 0 fen) with its lines, coupon evidence, lease until the payment window's end
-    and stock set aside, in one transaction.
+    and points and stock taken, in one transaction.
 
     A pending order of the same user and cart: same content and pay method → that one again (`reused`); otherwise it
     is closed as superseded first, which asks the channel. Raises NotFound, QuoteExpired, QuoteReplaced, QuoteUsed,
-    OrderAlreadyPaid (the old one turned out to be paid), PreviousOrderUndecided, OutOfStock, PayMethodInvalid, and
-    what the coupon's commands raise.
+    OrderAlreadyPaid (the old one turned out to be paid), PreviousOrderUndecided, NotEnoughPoints, OutOfStock,
+    PayMethodInvalid, and what the coupon's commands raise.
     """
     for _try in range(TRIES):
         try:
@@ -237,6 +238,7 @@ def _make(quote: Quote, *, pay_method: str, now: datetime) -> Ordered:
     )
     if order.payable_fen == 0:
         confirm_free(order=order, now=now, actor=actor)
+    spend_points_for(order, now=now)
     reserve_stock_for(order, now=now)
     return _told(Order.objects.get(id=order.id), reused=False)
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from kernel.errors import Refusal
 from kernel.statemachine import Edge, P
 from orders.commands.coordinate_coupon import release_for_order
+from orders.commands.hold_points import return_points_of
 from orders.commands.hold_stock import release_stock_of
 from orders.models import Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row
@@ -55,7 +56,7 @@ def open_payments(order: Order) -> QuerySet[Payment]:
 def end_what_it_held(
     order: Order, *, asked: Mapping[UUID, int], reason: str, now: datetime, prepay_answered: bool = False
 ) -> None:
-    """Close the open payments, release the coupon's lease and the stock. Joins the transaction that ends the order.
+    """Close the open payments; coupon, points and stock go back. Joins the transaction that ends the order.
 
     `asked` names the payments, with their versions, that the channel was asked about. Any other one (opened or
     placed since) raises PaymentMovedOn, and the order does not end: it is asked about again.
@@ -66,4 +67,5 @@ def end_what_it_held(
         close_payment(payment_id=payment.id, now=now, prepay_answered=prepay_answered)
     if order.coupon_id is not None:
         release_for_order(order, reason=reason, now=now)
+    return_points_of(order, now=now)
     release_stock_of(order, now=now)

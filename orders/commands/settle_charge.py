@@ -19,6 +19,7 @@ from orders.advisory import lock_user
 from orders.commands.confirm_paid import FULFIL_GRACE, confirm_paid
 from orders.commands.coordinate_coupon import acquire_for_reopening
 from orders.commands.end_order import CLOSE, PaymentMovedOn, end_what_it_held
+from orders.commands.hold_points import NotEnoughPoints, spend_points_again_for
 from orders.commands.hold_stock import OutOfStock, reserve_stock_for
 from orders.commands.open_anomaly import open_anomaly
 from orders.matrix import Action, Decision, Said, Situation, decide
@@ -306,12 +307,12 @@ def take_charge(case: Case) -> UUID:
 
 
 def _reopen_or_refund(case: Case) -> ChargeSettled:
-    """Back to PAID when coupon and stock can be had again and nothing newer stands in its place; else refund."""
+    """Back to PAID when coupon, points and stock can be had again and nothing newer took its place; else refund."""
     try:
         with unit_of_work(now=case.now):
             _reopen(case)
         return _done(case, "reopened")
-    except (CouponRefused, OutOfStock, NotReopened) as refusal:
+    except (CouponRefused, NotEnoughPoints, OutOfStock, NotReopened) as refusal:
         if Order.objects.get(id=case.order.id).version != case.order.version:
             raise MovedOn(case.order.order_no) from refusal
         why = refusal.code
@@ -359,6 +360,7 @@ def _reopen(case: Case) -> None:
     take_charge(case)
     if order.coupon_id is not None and order.coupon_state != CouponState.REDEEMED:
         acquire_for_reopening(order, payment_no=fact.out_trade_no, now=case.now)
+    spend_points_again_for(order, now=case.now)
     reserve_stock_for(Order.objects.get(id=order.id), now=case.now)
     outbox.append(
         name="order.paid",

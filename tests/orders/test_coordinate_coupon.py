@@ -12,8 +12,10 @@ from coupons.refusals import TokenMismatch
 from kernel.errors import IllegalTransition
 from orders.commands.close_order import close_order
 from orders.commands.confirm_paid import confirm_paid
+from orders.commands.coordinate_coupon import coordinate_overdue_lease
 from orders.commands.hold_units import hold_units
 from orders.commands.honour_order import HonourReasonMissing, RefundUnderWay, honour_order
+from orders.facts import LocalOrderFacts
 from orders.models import Anomaly, CouponDecision, Order, OrderCoupon, OrderLine
 from orders.tender import Answer, Heard
 from payments.models import RefundRequest
@@ -269,3 +271,32 @@ def test_reopening_says_so_before_it_says_paid(shop: Shop) -> None:
     assert wanted == ["order.closed", "order.reopened", "order.paid"]
     assert commands_of(ordered) == ["create", "close", "reopen_paid"]
     assert Order.objects.get(id=ordered.order_id).closed_reason == ""
+
+
+def test_the_scanner_leaves_a_pending_orders_lease_and_asks_about_a_paid_ones(shop: Shop) -> None:
+    from coupons.commands.scan_leases import scan_leases
+
+    coupon_id = shop.coupon()
+    ordered, _placed = shop.placed(coupon_id=coupon_id)
+    later = ordered.pay_expires_at
+    assert scan_leases(now=later).waiting == 1
+    # An order that was paid and yet still holds its lease: what a crash of an older release could have left behind.
+    evidence = OrderCoupon.objects.get()
+    confirm(shop, ordered)
+    assert coupon_state(coupon_id) == "USED"
+    again = shop.coupon()
+    other, _ = shop.placed(coupon_id=again, address={"street": "2"})
+    payment = payment_of(other)
+    from payments.commands.record_payment_paid import record_payment_paid
+
+    record_payment_paid(
+        payment_id=payment.id, trade_no="4200X1", amount_fen=payment.amount_fen, paid_at=shop.now, now=shop.now
+    )
+    assert LocalOrderFacts().lease_verdicts(
+        merchant_id=shop.id, order_nos=[ordered.order_no, other.order_no, "Q-none"], now=later
+    ) == {ordered.order_no: "COORDINATE", other.order_no: "WAIT"}
+    assert coordinate_overdue_lease(merchant_id=shop.id, order_no=other.order_no, now=later).coupon_state == "leased"
+    assert (
+        coordinate_overdue_lease(merchant_id=shop.id, order_no=ordered.order_no, now=later).coupon_state == "redeemed"
+    )
+    assert evidence.coupon_id == coupon_id
