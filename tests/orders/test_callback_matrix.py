@@ -306,3 +306,14 @@ def test_cells_through_the_real_commands(shop: Shop, situation: Situation) -> No
             check(cell, said, answer, decision)
         except AssertionError as error:
             raise AssertionError(f"{situation} × {said} × {answer} → {decision.action}: {error}") from error
+
+
+def test_the_page_of_the_documentation_is_the_code() -> None:
+    from pathlib import Path
+
+    from orders import matrix_page
+
+    root = Path(__file__).parents[2]
+    text = (root / matrix_page.PATH).read_text(encoding="utf-8")
+    assert text == matrix_page.page(), "run: manage.py callback_matrix --write"
+    print(matrix_page.summary())
