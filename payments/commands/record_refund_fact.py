@@ -417,6 +417,9 @@ def _parked(heard: _Heard) -> FactRecorded:
     if heard.attempt.status == Status.ABNORMAL:
         return heard.keep(Outcome.SAME)
     if heard.attempt.status == Status.SUCCESS:
+        # Parked, then paid is an ordinary way; only a parking we never heard of before contradicts the success.
+        if RefundFact.objects.filter(attempt=heard.attempt, state=RefundState.ABNORMAL.value).exists():
+            return heard.keep(Outcome.IGNORED)
         return heard.keep(Outcome.ANOMALY, anomaly="refund_abnormal_after_success")
     if heard.attempt.status == Status.CLOSED:
         return heard.keep(Outcome.IGNORED)

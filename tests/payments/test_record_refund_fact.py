@@ -134,6 +134,8 @@ def test_r18_abnormal_waits_for_a_person_and_never_takes_a_new_number(shop, refu
     assert snapshot() == before
     assert tell(shop, refund, SUCCESS).outcome == "moved"
     assert standing(refund) == ("SUCCEEDED", ["SUCCESS"], 17167, 17167)
+    assert tell(shop, refund, ABNORMAL).outcome == "ignored", "the same news, late"
+    assert events("refund.anomaly") == []
 
 
 def test_r13_a_second_success_keeps_both_rows_and_is_an_anomaly(shop, refund):
