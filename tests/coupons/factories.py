@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 
 from coupons.commands.create_policy import create_policy, publish_policy
 from coupons.commands.create_template import create_template
@@ -33,6 +33,7 @@ from coupons.models import (
 from kernel.errors import Refusal
 from kernel.idempotency import BusinessKey, business_key
 from kernel.models import IdempotencyKey, OutboxEvent
+from kernel.numbers import uuid7
 from tests.merchants.factories import a_merchant
 
 _numbers = count(1)
@@ -115,6 +116,29 @@ def make_shop(now: datetime, *, rules: dict[str, str] | None = None, **template:
         merchant_id=merchant.pk, code="off50", name="50 off from 300", policy_code="standard", now=now, **values
     )
     return Shop(merchant.pk, now)
+
+
+@transaction.atomic
+def issue_many(shop: Shop, number: int, user_id: str = "user-1") -> list[UUID]:
+    """Coupons as `issue_coupon` leaves them, many in a few statements: a copy of one that it issued."""
+    first = UserCoupon.objects.get(pk=shop.issue(user_id).coupon_id)
+    ids = [uuid7() for _ in range(number)]
+    columns = {field.attname: getattr(first, field.attname) for field in UserCoupon._meta.concrete_fields}
+    root = CouponOperation.objects.filter(coupon=first).values().get()
+    event = OutboxEvent.objects.filter(subject=str(first.pk)).values().get()
+    key = IdempotencyKey.objects.filter(key=root["business_key"]).values().get()
+    UserCoupon.objects.bulk_create(UserCoupon(**{**columns, "id": new}) for new in ids)
+    CouponOperation.objects.bulk_create(
+        CouponOperation(**{**root, "id": uuid7(), "coupon_id": new, "business_key": f"issue:{new}"}) for new in ids
+    )
+    IdempotencyKey.objects.bulk_create(
+        IdempotencyKey(
+            **{**key, "id": uuid7(), "key": f"issue:{new}", "result": {**key["result"], "coupon_id": str(new)}}
+        )
+        for new in ids
+    )
+    OutboxEvent.objects.bulk_create(OutboxEvent(**{**event, "id": uuid7(), "subject": str(new)}) for new in ids)
+    return ids
 
 
 def written() -> dict[str, int]:
