@@ -233,7 +233,7 @@ class CommissionAdmin(QuitsAdmin):
                     "row": row,
                     "change": money.display(row.delta_fen),
                     "balance": money.display(row.balance_after_fen),
-                    "bucket": row.get_bucket_display(),  # type: ignore[attr-defined]
+                    "bucket": row.get_bucket_display(),
                 }
                 for row in CommissionEntry.objects.filter(account=obj).order_by("-id")[:MOST]
             ],

@@ -151,23 +151,19 @@ admin.register_search("payments.payment", _find_payment, page=Payment)
 admin.register_search("payments.refund", _find_refund, page=RefundRequest)
 
 
-class ExactSearch(django_admin.ModelAdmin):
-    """Searches by whole numbers only: an index answers, however many rows there are."""
-
-    exact: tuple[str, ...] = ()
-
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        matching = Q()
-        for name in self.exact:
-            matching |= Q(**{name: term})
-        return queryset.filter(matching), False
+def exactly(queryset: QuerySet[Any], term: str, *names: str) -> tuple[QuerySet[Any], bool]:
+    """Rows in which one of these columns is the whole term: an index answers, however many rows there are."""
+    term = term.strip()
+    if not term:
+        return queryset, False
+    matching = Q()
+    for name in names:
+        matching |= Q(**{name: term})
+    return queryset.filter(matching), False
 
 
 @admin.register(Payment)
-class PaymentAdmin(ExactSearch, QuitsAdmin):
+class PaymentAdmin(QuitsAdmin):
     """What was asked for at a channel, what came, what went back."""
 
     list_display = [
@@ -181,13 +177,15 @@ class PaymentAdmin(ExactSearch, QuitsAdmin):
     ]
     list_filter = ["status", "channel", "kind", admin.MerchantFilter]
     search_fields = ["out_trade_no"]
-    exact = ("out_trade_no", "order_no", "trade_no")
     search_help_text = gettext_lazy("A whole order, payment or trade number.")
     ordering = ["-created_at", "-id"]
     change_form_template = "payments/payment.html"
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        return exactly(queryset, search_term, "out_trade_no", "order_no", "trade_no")
 
     def page_context(self, request: HttpRequest, obj: Payment) -> dict[str, Any]:
         return pages.payment_context(obj)
@@ -258,7 +256,7 @@ def offline_question(refund: RefundRequest) -> str:
 
 
 @admin.register(RefundRequest)
-class RefundAdmin(ExactSearch, QuitsAdmin):
+class RefundAdmin(QuitsAdmin):
     """Money on its way back: one request, its numbers, everything the channel said."""
 
     list_display = [
@@ -273,7 +271,6 @@ class RefundAdmin(ExactSearch, QuitsAdmin):
     ]
     list_filter = ["status", "route", "owner_kind", admin.MerchantFilter]
     search_fields = ["owner_no"]
-    exact = ("owner_no", "order_no", "refund_no", "attempt_rows__number")
     search_help_text = gettext_lazy("A whole after-sales, order or refund number.")
     ordering = ["-created_at", "-id"]
     change_form_template = "payments/refund.html"
@@ -331,6 +328,9 @@ class RefundAdmin(ExactSearch, QuitsAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        return exactly(queryset, search_term, "owner_no", "order_no", "refund_no", "attempt_rows__number")
 
     def page_context(self, request: HttpRequest, obj: RefundRequest) -> dict[str, Any]:
         return pages.refund_context(obj)
@@ -394,7 +394,7 @@ class RefundAdmin(ExactSearch, QuitsAdmin):
 
 
 @admin.register(ChannelNotify)
-class NotifyAdmin(ExactSearch, QuitsAdmin):
+class NotifyAdmin(QuitsAdmin):
     """Every callback as it came, believed or not."""
 
     list_display = [
@@ -411,7 +411,6 @@ class NotifyAdmin(ExactSearch, QuitsAdmin):
         "What was not believed is kept as evidence: the first 4 KiB, at most 30 a minute per address."
     )
     search_fields = ["out_trade_no"]
-    exact = ("out_trade_no", "trade_no", "refund_no", "notify_no", "address")
     search_help_text = gettext_lazy("A whole payment, trade, refund or notify number, or an address.")
     ordering = ["-received_at", "-id"]
     change_form_template = "payments/notify.html"
@@ -420,12 +419,13 @@ class NotifyAdmin(ExactSearch, QuitsAdmin):
         return []
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        found, distinct = super().get_search_results(request, queryset, search_term)
+        columns = ("out_trade_no", "trade_no", "refund_no", "notify_no", "address")
+        found, _more = exactly(queryset, search_term, *columns)
         term = search_term.strip()
         if term and not found.exists():
             numbers = Payment.objects.filter(order_no=term).values_list("out_trade_no", flat=True)
-            return queryset.filter(out_trade_no__in=list(numbers[:20])), distinct
-        return found, distinct
+            return queryset.filter(out_trade_no__in=list(numbers[:20])), False
+        return found, False
 
     def page_context(self, request: HttpRequest, obj: ChannelNotify) -> dict[str, Any]:
         return pages.notify_context(obj)
@@ -481,7 +481,7 @@ class AccountForm(ButtonForm):
         widget=forms.Textarea,
         required=False,
         help_text=gettext_lazy(
-            "JSON, for example private_key and api_v3_key. Encrypted at once, never shown again; what is not named stays."
+            "JSON, say private_key and api_v3_key. Encrypted at once, never shown again; what is not named stays."
         ),
     )
     is_active = forms.BooleanField(label=gettext_lazy("Active"), required=False, initial=True)

@@ -70,11 +70,11 @@ def refund_context(request: RefundRequest) -> dict[str, Any]:
     facts: dict[Any, list[dict[str, Any]]] = {}
     for fact in RefundFact.objects.filter(attempt__request=request).order_by("id")[: 5 * MOST]:
         facts.setdefault(fact.attempt_id, []).append({"row": fact, "tone": OUTCOME_TONES.get(fact.outcome, "neutral")})
+    rows = list(RefundAttempt.objects.filter(request=request).order_by("seq"))
     attempts = [
-        {"row": row, "tone": ATTEMPT_TONES.get(row.status, "neutral"), "facts": facts.get(row.id, [])}
-        for row in RefundAttempt.objects.filter(request=request).order_by("seq")
+        {"row": row, "tone": ATTEMPT_TONES.get(row.status, "neutral"), "facts": facts.get(row.id, [])} for row in rows
     ]
-    numbers = [each["row"].number for each in attempts]
+    numbers = [row.number for row in rows]
     notifies = ChannelNotify.objects.filter(merchant_id=request.merchant_id, refund_no__in=numbers)
     return {
         "refund": request,

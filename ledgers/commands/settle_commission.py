@@ -56,6 +56,7 @@ def _settle(
     frozen = hold.frozen_fen if hold else 0
     if hold:
         CommissionHold.objects.filter(id=hold.id).update(outcome="settled", ended_at=now)
+    deltas: dict[str, int]
     if commission.matured_at is None:
         deltas = {Bucket.PENDING: -reversing}
     else:

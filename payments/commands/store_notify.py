@@ -152,7 +152,7 @@ def _row(
         kind=kind,
         account=judged.account,
         merchant_id=judged.account.merchant_id if judged.account else None,
-        verdict=judged.verdict,
+        verdict=str(judged.verdict),
         reason=judged.reason,
         headers=_kept_headers(headers, limit=1024 if verified else 256),
         body=body if verified else body[:MAX_REFUSED_BODY],
