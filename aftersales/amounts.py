@@ -10,9 +10,8 @@ to 3 fen.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from aftersales.algorithms import LIVE, unit_worth
 from kernel import money
-
-ALGORITHM = "ordinals-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +23,7 @@ class FrozenLine:
     net_fen: int
     freight_share_fen: int
     points_used: int = 0
+    algorithm: str = LIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Entitlement:
     """The most a claim may pay, in fen, with every unit named."""
 
     units: tuple[UnitAmount, ...]
-    algorithm: str = ALGORITHM
+    algorithm: str = LIVE
 
     @property
     def goods_fen(self) -> int:
@@ -69,20 +69,24 @@ def goods_entitlement(
     ordinals: Sequence[int],
     freight_refundable: bool,
     earlier_fen: Mapping[int, int] | None = None,
+    strict: bool = True,
 ) -> Entitlement:
     """What giving these ordinals back is worth.
 
     ``earlier_fen`` is, per ordinal, the price protection and compensation that is not known dead; it comes off the
-    goods and never off the freight.
+    goods and never off the freight. Not `strict`: what another algorithm took may pass what this one says (a shadow
+    run), and the difference shows.
     """
     earlier = earlier_fen or {}
     units = []
     for ordinal in ordinals:
-        worth = money.unit_worth(line.net_fen, line.qty, ordinal)
+        worth = unit_worth(line.algorithm, line.net_fen, line.qty, ordinal)
         taken = earlier.get(ordinal, 0)
-        if not 0 <= taken <= worth:
+        if strict and not 0 <= taken <= worth:
             raise ValueError(f"ordinal {ordinal} of line {line.line_no} is worth {worth} fen, {taken} were taken")
-        freight = money.unit_worth(line.freight_share_fen, line.qty, ordinal) if freight_refundable else 0
+        freight = 0
+        if freight_refundable:
+            freight = unit_worth(line.algorithm, line.freight_share_fen, line.qty, ordinal)
         units.append(
             UnitAmount(
                 ordinal=ordinal,
@@ -92,7 +96,7 @@ def goods_entitlement(
                 freight_fen=freight,
             )
         )
-    return Entitlement(units=tuple(units))
+    return Entitlement(units=tuple(units), algorithm=line.algorithm)
 
 
 def lower_to(*, units: Sequence[UnitAmount], goods_fen: int, freight_fen: int) -> tuple[UnitAmount, ...]:

@@ -135,7 +135,7 @@ def _deductions(claim: AfterSalesOrder) -> list[tuple[str, int]]:
 def _if_liable(claim: AfterSalesOrder) -> dict[str, int]:
     """What the claim pays at either side's fault; the merchant sees the difference before deciding."""
     full = goods_entitlement(
-        line=frozen_line(claim.line),
+        line=frozen_line(claim.line, claim.algorithm),
         ordinals=list(claim.units.values_list("ordinal", flat=True)),
         freight_refundable=claim.hold == Hold.CONSUMES,
     )

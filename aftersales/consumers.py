@@ -5,6 +5,7 @@ from uuid import UUID
 from aftersales.commands.confirm_supplement import confirm_supplement
 from aftersales.commands.record_refund_failed import record_refund_failed
 from aftersales.commands.record_refund_succeeded import record_refund_succeeded
+from aftersales.commands.refund_whole_order import refund_whole_order
 from aftersales.commands.run_rollback import run_rollback
 from aftersales.commands.settle_supplement import settle_supplement
 from aftersales.funding import claim_no
@@ -53,6 +54,17 @@ def payment_notified(event: inbox.Event) -> None:
 def payment_succeeded(event: inbox.Event) -> None:
     if event.payload["kind"] == Payment.Kind.SUPPLEMENT:
         confirm_supplement(payment_id=UUID(event.payload["payment_id"]), now=event.now)
+
+
+@inbox.consumer("order.refund_required", name="aftersales.refund_whole_order")
+def order_refund_required(event: inbox.Event) -> None:
+    """Orders decided that the whole order goes back (a coupon it does not have, say)."""
+    refund_whole_order(
+        merchant_id=event.merchant_id,
+        order_no=event.payload["order_no"],
+        reason=event.payload["reason"],
+        now=event.now,
+    )
 
 
 @inbox.consumer("rollback.requested", name="aftersales.run_rollback")

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_lazy as _
 
-from aftersales.amounts import ALGORITHM, Entitlement, FrozenLine, UnitAmount, goods_entitlement, lower_to
+from aftersales.algorithms import LIVE
+from aftersales.amounts import Entitlement, FrozenLine, UnitAmount, goods_entitlement, lower_to
 from aftersales.models import AfterSalesUnit, ArbitrationUnit, GoodsState, Hold, Liability, Status, Type
 from aftersales.reasons import REASONS, SYSTEM_REASONS, freight_is_refundable
 from kernel.errors import InvalidInput, NotFound, Refusal
@@ -65,6 +66,14 @@ class Item:
     replacement: Replacement | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the merchant's settings say about new claims."""
+
+    window_days: int
+    algorithm: str = LIVE
+
+
 @dataclass(slots=True)
 class LineFacts:
     """One line and what live claims have already done to its units."""
@@ -73,10 +82,11 @@ class LineFacts:
     taken: set[int] = field(default_factory=set)
     protected: set[int] = field(default_factory=set)
     earlier_fen: dict[int, int] = field(default_factory=dict)
+    algorithm: str = ""
 
-    @property
-    def frozen(self) -> FrozenLine:
-        return frozen_line(self.line)
+    def frozen(self, algorithm: str) -> FrozenLine:
+        """The line under the algorithm of its live claims, or under the merchant's when there is none."""
+        return frozen_line(self.line, self.algorithm or algorithm)
 
     def free(self, *, shipped: bool) -> list[int]:
         """Ordinals no live claim holds, lowest first, among the shipped or the unshipped ones."""
@@ -115,24 +125,26 @@ class Draft:
 
     @property
     def algorithm(self) -> str:
-        return ALGORITHM
+        return self.entitlement.algorithm
 
 
-def frozen_line(line: OrderLine) -> FrozenLine:
+def frozen_line(line: OrderLine, algorithm: str = LIVE) -> FrozenLine:
     return FrozenLine(
         line_no=line.line_no,
         qty=line.qty,
         net_fen=line.net_fen,
         freight_share_fen=line.freight_share_fen,
         points_used=line.points_used,
+        algorithm=algorithm,
     )
 
 
 def facts_of(lines: Iterable[OrderLine]) -> dict[int, LineFacts]:
     """The lines by number with what live claims did to them; two queries whatever the number of lines."""
     by_line = {line.pk: LineFacts(line) for line in lines}
-    for unit in AfterSalesUnit.objects.filter(line_id__in=by_line, live=True):
+    for unit in AfterSalesUnit.objects.filter(line_id__in=by_line, live=True).select_related("after_sales"):
         facts = by_line[unit.line_id]
+        facts.algorithm = unit.after_sales.algorithm
         if unit.hold == Hold.CONSUMES or unit.is_open:
             facts.taken.add(unit.ordinal)
         if unit.hold == Hold.DEDUCTS:
@@ -149,7 +161,7 @@ def draft_claims(
     order: Order,
     facts: dict[int, LineFacts],
     items: Iterable[Item],
-    window_days: int,
+    terms: Terms,
     by_system: bool,
     now: datetime,
 ) -> list[Draft]:
@@ -163,7 +175,7 @@ def draft_claims(
     for item in items:
         if item.line_no not in facts:
             raise NotFound(order_no=order.order_no, line_no=item.line_no)
-        draft = draft_claim(facts=facts[item.line_no], item=item, window_days=window_days, by_system=by_system, now=now)
+        draft = draft_claim(facts=facts[item.line_no], item=item, terms=terms, by_system=by_system, now=now)
         facts[item.line_no].note(draft)
         drafts.append(draft)
     if not drafts:
@@ -171,7 +183,7 @@ def draft_claims(
     return drafts
 
 
-def draft_claim(*, facts: LineFacts, item: Item, window_days: int, by_system: bool, now: datetime) -> Draft:
+def draft_claim(*, facts: LineFacts, item: Item, terms: Terms, by_system: bool, now: datetime) -> Draft:
     """Judge one item. The window and the buyers' list of reasons do not bind the system's own claims."""
     line = facts.line
     liability = _proposed_liability(item, by_system=by_system)
@@ -179,7 +191,7 @@ def draft_claim(*, facts: LineFacts, item: Item, window_days: int, by_system: bo
         raise InvalidInput(line_no=item.line_no, qty=item.qty, type=item.type)
     goods_state, ordinals = _choose_units(facts, item)
     if not by_system:
-        _check_window(line, goods_state, window_days=window_days, now=now)
+        _check_window(line, goods_state, window_days=terms.window_days, now=now)
     if (item.replacement is not None) != (item.type == Type.EXCHANGE):
         raise InvalidInput(line_no=item.line_no, replacement="needed for an exchange, and only there")
     protects = item.type == Type.PRICE_PROTECTION
@@ -187,7 +199,10 @@ def draft_claim(*, facts: LineFacts, item: Item, window_days: int, by_system: bo
         raise InvalidInput(line_no=item.line_no, goods_fen="needed")
     moves_goods = item.type in (Type.REFUND_ONLY, Type.RETURN, Type.EXCHANGE)
     entitlement = goods_entitlement(
-        line=facts.frozen, ordinals=ordinals, freight_refundable=moves_goods, earlier_fen=facts.earlier_fen
+        line=facts.frozen(terms.algorithm),
+        ordinals=ordinals,
+        freight_refundable=moves_goods,
+        earlier_fen=facts.earlier_fen,
     )
     goods_fen = entitlement.goods_fen if item.goods_fen is None else item.goods_fen
     if item.type == Type.RESHIP:
@@ -269,12 +284,20 @@ def left_of_units(line: OrderLine, ordinals: Sequence[int]) -> tuple[UnitAmount,
     """
     goods: dict[int, int] = {}
     freight: dict[int, int] = {}
-    for unit in AfterSalesUnit.objects.filter(
-        line=line, live=True, ordinal__in=ordinals, after_sales__refunding_at__isnull=False
-    ).exclude(after_sales__status__in=(Status.REJECTED, Status.CANCELED)):
+    algorithm = LIVE
+    for unit in (
+        AfterSalesUnit.objects.filter(
+            line=line, live=True, ordinal__in=ordinals, after_sales__refunding_at__isnull=False
+        )
+        .exclude(after_sales__status__in=(Status.REJECTED, Status.CANCELED))
+        .select_related("after_sales")
+    ):
+        algorithm = unit.after_sales.algorithm
         goods[unit.ordinal] = goods.get(unit.ordinal, 0) + unit.goods_fen
         freight[unit.ordinal] = freight.get(unit.ordinal, 0) + unit.freight_fen
-    full = goods_entitlement(line=frozen_line(line), ordinals=ordinals, freight_refundable=True, earlier_fen=goods)
+    full = goods_entitlement(
+        line=frozen_line(line, algorithm), ordinals=ordinals, freight_refundable=True, earlier_fen=goods
+    )
     return tuple(replace(unit, freight_fen=unit.freight_fen - freight.get(unit.ordinal, 0)) for unit in full.units)
 
 

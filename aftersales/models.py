@@ -129,6 +129,7 @@ class AfterSalesOrder(models.Model):
     accepted_qty = models.PositiveIntegerField(_("accepted quantity"), null=True)
     reason_code = models.CharField(_("reason"), max_length=32)
     description = models.TextField(_("description"), blank=True, default="")
+    device_hash = models.CharField(max_length=64, blank=True, default="")
     liability_proposed = models.CharField(max_length=16, choices=Liability.choices)
     liability = models.CharField(_("liability"), max_length=16, choices=Liability.choices, blank=True, default="")
     liability_reason = models.CharField(max_length=200, blank=True, default="")
@@ -144,6 +145,8 @@ class AfterSalesOrder(models.Model):
     approved_goods_fen = models.BigIntegerField(_("approved for goods"), null=True)
     approved_freight_fen = models.BigIntegerField(_("approved for freight"), null=True)
     reduction_reason = models.CharField(_("why the amount was lowered"), max_length=200, blank=True, default="")
+    rejection_asked_by = models.CharField(max_length=64, blank=True, default="")
+    rejection_reason = models.CharField(max_length=400, blank=True, default="")
     refund_channel = models.CharField(
         _("refund channel"), max_length=16, choices=RefundChannel.choices, default=RefundChannel.ORIGINAL
     )
@@ -207,6 +210,9 @@ class AfterSalesOrder(models.Model):
             models.Index(fields=["order_no"], name="after_sales_by_order"),
             models.Index(fields=["merchant", "-created_at", "-id"], name="after_sales_by_merchant"),
             models.Index(fields=["merchant", "user_id", "-created_at"], name="after_sales_by_user"),
+            models.Index(
+                fields=["merchant", "device_hash"], condition=~Q(device_hash=""), name="after_sales_by_device"
+            ),
             models.Index(fields=["-created_at", "-id"], name="after_sales_newest"),
             models.Index(fields=["due_at"], condition=Q(due_at__isnull=False), name="after_sales_due"),
             models.Index(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from aftersales.drafts import Draft, Item, draft_claims, facts_of, shares_of, window_end
+from aftersales.claims import settings_of
+from aftersales.drafts import Draft, Item, Terms, draft_claims, facts_of, shares_of, window_end
 from aftersales.models import GoodsState, Hold, Liability
 from aftersales.reasons import freight_is_refundable
 from kernel.errors import NotFound
@@ -64,11 +65,12 @@ def preview_refund(*, merchant_id: UUID, order_no: str, user_id: str, items: Seq
     if order is None:
         raise NotFound(order_no=order_no)
     window_days = order.merchant.return_window_days
+    settings = settings_of(order.merchant)
     drafts = draft_claims(
         order=order,
         facts=facts_of(order.lines.order_by("line_no")),
         items=items,
-        window_days=window_days,
+        terms=Terms(window_days, settings.algorithm),
         by_system=False,
         now=now,
     )

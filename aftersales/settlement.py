@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext_lazy as _
 
+from aftersales.algorithms import unit_worth
 from aftersales.amounts import UnitAmount, lower_to
 from aftersales.drafts import AboveEntitlement, hold_of
 from aftersales.models import AfterSalesOrder, AfterSalesUnit, GoodsState, Hold, Type
 from aftersales.reasons import freight_is_refundable
-from kernel import money
 from kernel.errors import InvalidInput, Refusal
 
 
@@ -99,7 +99,9 @@ def _full_worth(claim: AfterSalesOrder, row: AfterSalesUnit) -> UnitAmount:
         freight = row.freight_fen
     else:
         line = claim.line
-        freight = claim.entitled_freight_fen and money.unit_worth(line.freight_share_fen, line.qty, row.ordinal)
+        freight = claim.entitled_freight_fen and unit_worth(
+            claim.algorithm, line.freight_share_fen, line.qty, row.ordinal
+        )
     return UnitAmount(
         ordinal=row.ordinal,
         worth_fen=row.worth_fen,

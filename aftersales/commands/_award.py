@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from aftersales.actors import By
+from aftersales.algorithms import LIVE
 from aftersales.amounts import Entitlement, lower_to
 from aftersales.commands._write_claim import write_claim
 from aftersales.commands.approve_after_sales import approve_after_sales
@@ -36,7 +37,7 @@ def award(
         hold=hold,
         goods_state=here if shipped else GoodsState.UNSHIPPED,
         liability=Liability.BUYER if responsible == Liability.BUYER and not freight_fen else Liability.MERCHANT,
-        entitlement=Entitlement(units=left),
+        entitlement=Entitlement(units=left, algorithm=_algorithm_of(case)),
         units=lower_to(units=left, goods_fen=goods_fen, freight_fen=freight_fen),
         protects_price=False,
     )
@@ -60,6 +61,10 @@ def award(
         now=now,
     )
     return AfterSalesOrder.objects.get(merchant_id=order.merchant_id, after_sales_no=linked.after_sales_no)
+
+
+def _algorithm_of(case: ArbitrationCase) -> str:
+    return case.after_sales.algorithm if case.after_sales else LIVE
 
 
 def _hold(case: ArbitrationCase, *, whole: bool, shipped: bool) -> Hold:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Sum
 
 from aftersales.models import AfterSalesOrder, Hold, Status
-from ledgers.commands.count_sales import count_sale_return
+from ledgers.commands.count_sale_return import count_sale_return
 from ledgers.commands.give_points_back import give_points_back
 from ledgers.commands.settle_commission import settle_commission
 from ledgers.commands.settle_earned_points import settle_earned_points

@@ -45,7 +45,8 @@ def write_claim(
     by: By,
     now: datetime,
     parent: AfterSalesOrder | None = None,
-) -> AppliedItem:
+    device_hash: str = "",
+) -> AfterSalesOrder:
     """One claim with its units, its first log line and its event; the line's row is locked by the caller."""
     ordinals = [unit.ordinal for unit in draft.units]
     if draft.hold == Hold.CONSUMES:
@@ -67,6 +68,7 @@ def write_claim(
         qty=draft.item.qty,
         reason_code=draft.item.reason_code,
         description=draft.item.description,
+        device_hash=device_hash,
         liability_proposed=draft.liability,
         status=Status.WAIT_AUDIT,
         version=1,
@@ -96,19 +98,7 @@ def write_claim(
             goods_fen=draft.applied_goods_fen,
             now=now,
         )
-    return AppliedItem(
-        after_sales_no=claim.after_sales_no,
-        line_no=claim.line_no,
-        type=int(claim.type),
-        qty=claim.qty,
-        ordinals=ordinals,
-        status=str(claim.status),
-        version=1,
-        liability=str(draft.liability),
-        goods_fen=draft.applied_goods_fen,
-        freight_fen=draft.applied_freight_fen,
-        due_at=claim.due_at,
-    )
+    return claim
 
 
 def _write_units(claim: AfterSalesOrder, draft: Draft) -> None:
@@ -152,4 +142,21 @@ def _leave_traces(claim: AfterSalesOrder, draft: Draft, *, by: By, now: datetime
         subject=claim.after_sales_no,
         payload={"after_sales_no": claim.after_sales_no, "order_no": claim.order_no, "type": int(claim.type)},
         now=now,
+    )
+
+
+def told(claim: AfterSalesOrder) -> AppliedItem:
+    """A claim as its applicant is told of it."""
+    return AppliedItem(
+        after_sales_no=claim.after_sales_no,
+        line_no=claim.line_no,
+        type=int(claim.type),
+        qty=claim.qty,
+        ordinals=list(claim.units.order_by("ordinal").values_list("ordinal", flat=True)),
+        status=str(claim.status),
+        version=claim.version,
+        liability=str(claim.liability_proposed),
+        goods_fen=claim.applied_goods_fen,
+        freight_fen=claim.applied_freight_fen,
+        due_at=claim.due_at,
     )

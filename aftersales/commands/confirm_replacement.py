@@ -5,11 +5,12 @@ from datetime import datetime
 from uuid import UUID
 
 from aftersales.actors import SYSTEM, By
+from aftersales.algorithms import unit_worth
 from aftersales.claims import get_claim
 from aftersales.commands._transition import blaming_the_state, declare, move
 from aftersales.commands.pay_difference import pay_difference
 from aftersales.models import AfterSalesOrder, AfterSalesUnit, Exchange, Status, Type
-from kernel import idempotency, money
+from kernel import idempotency
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 from ledgers.commands.release_commission import release_commission
@@ -87,7 +88,9 @@ def _complete_exchange(claim: AfterSalesOrder, ordinals: list[int], *, now: date
         title=exchange.title,
         unit_price_fen=exchange.unit_price_fen,
         qty=len(ordinals),
-        freight_share_fen=sum(money.unit_worth(old.freight_share_fen, old.qty, ordinal) for ordinal in ordinals),
+        freight_share_fen=sum(
+            unit_worth(claim.algorithm, old.freight_share_fen, old.qty, ordinal) for ordinal in ordinals
+        ),
         now=now,
     )
     Exchange.objects.filter(pk=exchange.pk).update(replacement_line=line)

@@ -22,7 +22,7 @@ def pay_difference(*, parent: AfterSalesOrder, goods_fen: int, reason_code: str,
     with unit_of_work(now=now):
         ordinals = list(parent.units.filter(live=True).order_by("ordinal").values_list("ordinal", flat=True))
         units = left_of_units(parent.line, ordinals)
-        entitlement = Entitlement(units=units)
+        entitlement = Entitlement(units=units, algorithm=parent.algorithm)
         if goods_fen > entitlement.goods_fen:
             raise AboveEntitlement(goods_fen=goods_fen, entitled_fen=entitlement.goods_fen)
         draft = Draft(

@@ -180,6 +180,7 @@ def a_paid_order(
     points_fen: int = 0,
     freight: int = 0,
     freight_policy: str = "by_amount",
+    user: str = BUYER,
 ) -> Paid:
     """An order of BUYER's, paid by WeChat (or free), nothing shipped."""
     merchant = merchant or a_merchant(now)
@@ -198,7 +199,7 @@ def a_paid_order(
         freight_fen=freight,
         freight_policy=freight_policy,
     )
-    order = _order(merchant, allocation, now)
+    order = _order(merchant, allocation, now, user)
     OrderLine.objects.bulk_create(
         OrderLine(
             merchant=merchant,
@@ -223,12 +224,12 @@ def a_paid_order(
     return Paid(merchant, order, _payment(merchant, order, now), now)
 
 
-def _order(merchant: Merchant, allocation, now: datetime) -> Order:
+def _order(merchant: Merchant, allocation, now: datetime, user: str) -> Order:
     order_no = numbers.next_number("order")
     quote = Quote.objects.create(
         merchant=merchant,
         order_no=order_no,
-        user_id=BUYER,
+        user_id=user,
         state=Quote.State.ORDERED,
         content={},
         content_hash="c",
@@ -242,7 +243,7 @@ def _order(merchant: Merchant, allocation, now: datetime) -> Order:
     order = Order.objects.create(
         merchant=merchant,
         order_no=order_no,
-        user_id=BUYER,
+        user_id=user,
         quote=quote,
         status=Order.Status.PAID,
         version=2,

@@ -1,5 +1,7 @@
 """Sending goods back: ship_return, confirm_return (inspection), reject_return, cancel, reject."""
 
+from datetime import timedelta
+
 import pytest
 
 from aftersales.actors import By
@@ -70,7 +72,7 @@ def test_the_parcel_is_recorded_and_waits_for_receipt(paid):
     assert (done.status, done.version) == ("WAIT_MERCHANT_RECEIVE", 3)
     parcel = ReturnShipment.objects.get()
     assert (parcel.direction, parcel.carrier, parcel.tracking_no) == ("to_merchant", "SF", f"SF{number}")
-    assert paid.claim(number).due_at is None
+    assert paid.claim(number).due_at == paid.now + timedelta(days=20)
 
 
 def test_no_parcel_before_the_approval_nor_twice_nor_by_another_buyer(paid):
