@@ -23,9 +23,10 @@ from merchants.models import Merchant
 from merchants.roles import AUDITOR, CUSTOMER_SERVICE, FINANCE, MONEY_READERS, OPERATIONS, OWNER, PLATFORM
 from payments import pages
 from payments.commands.apply_abnormal_refund import apply_abnormal_refund
+from payments.commands.approve_offline_refund import approve_offline_refund
+from payments.commands.enter_voucher import enter_voucher
 from payments.commands.probe_account import probe_account
 from payments.commands.query_refund import query_refund
-from payments.commands.refund_by_other_means import approve_offline_refund, enter_voucher
 from payments.commands.retry_refund import retry_refund
 from payments.commands.save_account import save_account
 from payments.gateway import AbnormalRefundTo

@@ -72,7 +72,7 @@ def accrue_commission(
             for number in sorted(set(open_claims))
         )
         move_commission(
-            account,
+            account=account,
             kind=Kind.ACCRUE,
             deltas={Bucket.PENDING: amount_fen - gone},
             business_key=f"accrue:{commission.id}",

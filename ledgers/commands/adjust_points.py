@@ -29,7 +29,7 @@ def adjust_points(
     with unit_of_work(now=now):
         account = locked_points_account(merchant_id=merchant_id, user_id=user_id, now=now)
         moved = move_points(
-            account,
+            account=account,
             kind=PointsEntry.Kind.ADJUST,
             delta=delta,
             business_key=business_key,

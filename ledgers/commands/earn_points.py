@@ -57,7 +57,7 @@ def earn_points(
         )
         if points - gone:
             move_points(
-                account,
+                account=account,
                 kind=PointsEntry.Kind.EARN,
                 delta=points - gone,
                 business_key=f"earn:{order_no}:{line_no}",

@@ -50,7 +50,7 @@ def give_points_back(
         if points == 0:
             return PointsGivenBack(order_no, 0)
         moved = move_points(
-            account,
+            account=account,
             kind=PointsEntry.Kind.GIVE_BACK,
             delta=points,
             business_key=f"give_back:{after_sales_no}:{line_no}",
@@ -74,7 +74,7 @@ def return_spent_points(*, merchant_id: UUID, order_no: str, now: datetime) -> P
         if left == 0:
             return PointsGivenBack(order_no, 0, replayed=True)
         move_points(
-            account,
+            account=account,
             kind=PointsEntry.Kind.GIVE_BACK,
             delta=left,
             business_key=f"give_back:{order_no}",

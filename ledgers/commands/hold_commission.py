@@ -44,7 +44,7 @@ def hold_commission(
                 created_at=now,
             )
             move_commission(
-                commission.account,
+                account=commission.account,
                 kind=Kind.FREEZE,
                 deltas={Bucket.WITHDRAWABLE: -amount, Bucket.FROZEN: amount},
                 business_key=f"freeze:{hold.id}",

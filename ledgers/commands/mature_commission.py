@@ -34,7 +34,7 @@ def mature_commission(*, commission_id: UUID, now: datetime) -> CommissionMature
         amount = commission.amount_fen - commission.reversed_fen
         Commission.objects.filter(id=commission.id).update(matured_at=now)
         move_commission(
-            account,
+            account=account,
             kind=Kind.MATURE,
             deltas={Bucket.PENDING: -amount, Bucket.WITHDRAWABLE: amount},
             business_key=f"mature:{commission.id}",

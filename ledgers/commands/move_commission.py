@@ -50,8 +50,8 @@ def locked_commissions(*, merchant_id: UUID, order_no: str, line_no: int) -> lis
 
 
 def move_commission(
-    account: CommissionAccount,
     *,
+    account: CommissionAccount,
     kind: str,
     deltas: Mapping[str, int],
     business_key: str,

@@ -38,7 +38,7 @@ def locked_points_account(*, merchant_id: UUID, user_id: str, now: datetime) -> 
 
 
 def move_points(
-    account: PointsAccount, *, kind: str, delta: int, business_key: str, reference: str, now: datetime
+    *, account: PointsAccount, kind: str, delta: int, business_key: str, reference: str, now: datetime
 ) -> bool:
     """One entry and the balance with it; the account is locked by the caller. False: this key moved it before.
     Raises NotEnoughPoints (spending below zero), PointsKeyReused (same key, another movement)."""

@@ -32,7 +32,7 @@ def release_commission(
                 released += hold.frozen_fen
                 CommissionHold.objects.filter(id=hold.id).update(outcome="released", ended_at=now)
                 move_commission(
-                    commission.account,
+                    account=commission.account,
                     kind=Kind.RELEASE,
                     deltas={Bucket.FROZEN: -hold.frozen_fen, Bucket.WITHDRAWABLE: hold.frozen_fen},
                     business_key=f"release:{hold.id}",

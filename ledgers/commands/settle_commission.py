@@ -62,7 +62,7 @@ def _settle(
     else:
         deltas = {Bucket.FROZEN: -frozen, Bucket.WITHDRAWABLE: frozen - reversing}
     move_commission(
-        commission.account,
+        account=commission.account,
         kind=Kind.REVERSE,
         deltas=deltas,
         business_key=f"settle:{commission.id}:{refunded}:{after_sales_no}",

@@ -47,7 +47,7 @@ def settle_earned_points(
         PointsEarned.objects.filter(id=earned.id).update(refunded_fen=refunded_fen, taken_back=target)
         if taken:
             move_points(
-                account,
+                account=account,
                 kind=PointsEntry.Kind.TAKE_BACK,
                 delta=-taken,
                 business_key=f"take_back:{order_no}:{line_no}:{refunded_fen}",

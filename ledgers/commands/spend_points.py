@@ -33,7 +33,7 @@ def spend_points(
     with unit_of_work(now=now):
         account = locked_points_account(merchant_id=merchant_id, user_id=user_id, now=now)
         moved = move_points(
-            account,
+            account=account,
             kind=PointsEntry.Kind.SPEND,
             delta=-total,
             business_key=f"spend:{order_no}",

@@ -24,7 +24,7 @@ def spend_points_again(*, merchant_id: UUID, order_no: str, now: datetime) -> Po
         if given_back == 0:
             return PointsUsed(order_no, 0, account.balance, replayed=True)
         move_points(
-            account,
+            account=account,
             kind=PointsEntry.Kind.SPEND,
             delta=-given_back,
             business_key=f"spend_again:{order_no}",

@@ -45,7 +45,7 @@ def withdraw_commission(
         if amount_fen > account.withdrawable_fen:
             raise NotWithdrawable(asked_fen=amount_fen, have_fen=max(0, account.withdrawable_fen))
         move_commission(
-            account,
+            account=account,
             kind=Kind.WITHDRAW,
             deltas={Bucket.WITHDRAWABLE: -amount_fen, Bucket.WITHDRAWN: amount_fen},
             business_key=business_key,

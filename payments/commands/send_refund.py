@@ -13,7 +13,7 @@ from kernel import errors
 from kernel.statemachine import Edge, P, Sql, advance
 from kernel.transactions import is_outermost, unit_of_work
 from payments.accounts import REFUND_WINDOW_DAYS, Pace, pace_of
-from payments.commands.record_refund_answer import (
+from payments.commands._record_refund_answer import (
     record_refund_refused,
     record_refund_unknown,
     stop_refund_before_call,

@@ -4,7 +4,9 @@ import pytest
 
 from kernel import errors
 from ledgers.checks import sales_that_differ
-from ledgers.commands.count_sales import SalesKeyReused, count_sale, count_sale_return
+from ledgers.commands._count import SalesKeyReused
+from ledgers.commands.count_sale import count_sale
+from ledgers.commands.count_sale_return import count_sale_return
 from ledgers.models import SalesDay, SalesEntry
 from tests.ledgers.test_stock import race
 

@@ -4,12 +4,8 @@ import pytest
 
 from kernel import errors, numbers
 from payments.commands.abandon_refund import RefundNotDead, abandon_refund
-from payments.commands.refund_by_other_means import (
-    SecondPersonNeeded,
-    VoucherMissing,
-    approve_offline_refund,
-    enter_voucher,
-)
+from payments.commands.approve_offline_refund import SecondPersonNeeded, VoucherMissing, approve_offline_refund
+from payments.commands.enter_voucher import enter_voucher
 from payments.commands.retry_refund import RefundLimitReached, RefundNotRetryable, retry_refund
 from payments.gateway import RefundState
 from payments.models import Payment, RefundAttempt

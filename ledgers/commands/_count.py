@@ -1,4 +1,4 @@
-"""Count what was sold and what came back, by day and SKU."""
+"""How sales and returns are counted, by day and SKU."""
 
 from __future__ import annotations
 
@@ -36,61 +36,9 @@ class SalesCounted:
     replayed: bool = False
 
 
-def count_sale(
+def count(
     *,
-    merchant_id: UUID,
-    sku: str,
-    qty: int,
-    amount_fen: int,
-    business_key: str,
-    reference: str,
-    at: datetime,
-    now: datetime,
-) -> SalesCounted:
-    """Units and goods money up, on the day (of the merchant's calendar) of `at`. Joins the caller. The same key again
-    → replay. Raises SalesKeyReused, InvalidInput."""
-    return _count(
-        SalesEntry.Kind.SALE,
-        merchant_id=merchant_id,
-        sku=sku,
-        qty=qty,
-        amount_fen=amount_fen,
-        business_key=business_key,
-        reference=reference,
-        at=at,
-        now=now,
-    )
-
-
-def count_sale_return(
-    *,
-    merchant_id: UUID,
-    sku: str,
-    qty: int,
-    amount_fen: int,
-    business_key: str,
-    reference: str,
-    at: datetime,
-    now: datetime,
-) -> SalesCounted:
-    """Units and goods money down, on the day the refund succeeded (`at`), whenever they were sold. Price protection and
-    compensation come with qty 0. Joins the caller. The same key again → replay. Raises SalesKeyReused, InvalidInput."""
-    return _count(
-        SalesEntry.Kind.RETURN,
-        merchant_id=merchant_id,
-        sku=sku,
-        qty=qty,
-        amount_fen=amount_fen,
-        business_key=business_key,
-        reference=reference,
-        at=at,
-        now=now,
-    )
-
-
-def _count(
     kind: SalesEntry.Kind,
-    *,
     merchant_id: UUID,
     sku: str,
     qty: int,

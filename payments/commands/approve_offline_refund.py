@@ -1,10 +1,9 @@
-"""Refund outside the channel: one person enters the voucher, another one approves it."""
+"""Refund outside the channel, second half: another person confirms the voucher."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
@@ -12,22 +11,8 @@ from django.utils.translation import gettext_lazy as _
 from kernel import errors
 from kernel.statemachine import Edge, Emit, New, P, Sql, Touch, advance
 from kernel.transactions import unit_of_work
-from payments.commands.abandon_refund import RefundNotDead
-from payments.models import Payment, RefundAttempt, RefundRequest
-
-ENTER = Edge(
-    RefundRequest,
-    "enter_voucher",
-    guards={"version": P("version")},
-    changes={
-        "route": RefundRequest.Route.OFFLINE,
-        "route_reason": Sql("CASE WHEN t.route_reason = '' THEN t.failure_code ELSE t.route_reason END"),
-        "voucher": P("voucher"),
-        "voucher_by": P("person"),
-        "version": Sql("t.version + 1"),
-    },
-    returning=["version"],
-)
+from payments.commands._dead_request import dead_request
+from payments.models import Payment, RefundRequest
 
 APPROVE = Edge(
     RefundRequest,
@@ -82,33 +67,11 @@ errors.refuse_on_constraint("offline_refund_has_second_person", SecondPersonNeed
 
 
 @dataclass(frozen=True)
-class VoucherEntered:
-    refund_request_id: UUID
-    voucher: str
-    replayed: bool = False
-
-
-@dataclass(frozen=True)
 class OfflineRefunded:
     refund_request_id: UUID
     refund_no: str
     amount_fen: int
     replayed: bool = False
-
-
-def enter_voucher(
-    *, merchant_id: UUID, refund_request_id: UUID, voucher: str, person: str, now: datetime
-) -> VoucherEntered:
-    """The first person: how the money was (or will be) paid outside the channel. Possible only for a FAILED request
-    without an attempt that may still pay. A later voucher replaces the earlier one. Raises NotFound, RefundNotDead."""
-    if not voucher.strip() or not person:
-        raise errors.InvalidInput(voucher=voucher)
-    with unit_of_work(now=now):
-        request = _dead_request(merchant_id, refund_request_id)
-        params: dict[str, Any] = {"version": request.version, "voucher": voucher.strip()[:128], "person": person}
-        if advance(ENTER, pk=request.id, params=params) is None:
-            raise errors.VersionConflict(refund_request_id=str(request.id))
-        return VoucherEntered(request.id, voucher.strip()[:128])
 
 
 def approve_offline_refund(
@@ -121,7 +84,7 @@ def approve_offline_refund(
         found = RefundRequest.objects.filter(id=refund_request_id, merchant_id=merchant_id).first()
         if found is not None and found.status == RefundRequest.Status.SUCCEEDED and found.approved_by:
             return OfflineRefunded(found.id, found.refund_no, found.amount_fen, replayed=True)
-        request = _dead_request(merchant_id, refund_request_id)
+        request = dead_request(merchant_id, refund_request_id)
         if not request.voucher:
             raise VoucherMissing(refund_request_id=str(request.id))
         if request.voucher_by == person:
@@ -130,16 +93,3 @@ def approve_offline_refund(
         if advance(APPROVE, pk=request.id, params=params) is None:
             raise errors.VersionConflict(refund_request_id=str(request.id))
         return OfflineRefunded(request.id, f"{request.owner_no}-offline", request.amount_fen)
-
-
-def _dead_request(merchant_id: UUID, refund_request_id: UUID) -> RefundRequest:
-    """The request under its payment's lock, FAILED, with no attempt that may still pay."""
-    found = RefundRequest.objects.filter(id=refund_request_id, merchant_id=merchant_id).first()
-    if found is None:
-        raise errors.NotFound(refund_request_id=str(refund_request_id))
-    Payment.objects.select_for_update().get(id=found.payment_id)
-    request = RefundRequest.objects.get(id=refund_request_id)
-    live = RefundAttempt.objects.filter(request=request).exclude(status__in=["CLOSED", "REFUSED"]).exists()
-    if request.status != RefundRequest.Status.FAILED or live:
-        raise RefundNotDead(status=request.status)
-    return request
