@@ -94,6 +94,12 @@ class BackOffice:
         self.page.screenshot(path=str(path), full_page=True)
         return path
 
+    def picture(self, path: Path) -> None:
+        """A screenshot of a page that is drawn whole."""
+        self.page.wait_for_load_state("networkidle")
+        self.photograph(path)
+        assert not self.overflows(), f"{path.stem} is cut off"
+
     def overflows(self) -> bool:
         """Whether the page is wider than its window: then a phone shows it cut off."""
         return bool(

@@ -24,7 +24,9 @@ CHINA = ZoneInfo("Asia/Shanghai")
 pytestmark = pytest.mark.slow
 
 NOTIFIES = "[[n.kind, n.verdict] for n in ChannelNotify.objects.filter(out_trade_no='{0}')]"
-FORGED = "ChannelNotify.objects.filter(verdict='FORGED', kind='payment').count()"  # whose it claims to be is not believed
+FORGED = (
+    "ChannelNotify.objects.filter(verdict='FORGED', kind='payment').count()"  # whose it claims to be is not believed
+)
 LOG = "[g.command for g in OrderStatusLog.objects.filter(order__order_no='{0}').order_by('to_version')]"
 PAYMENTS = "[[p.status, p.amount_fen, p.trade_no] for p in Payment.objects.filter(order_no='{0}')]"
 REFUNDS = """[[a.number, a.status, a.amount_fen] for a in RefundAttempt.objects.filter(payment__order_no='{0}')
@@ -188,8 +190,11 @@ def reconcile_with_the_channel(house: House, story: Story) -> None:
 
 
 PAGES = {
-    "dashboard": "/admin/",
-    "queue": "/admin/aftersales/aftersalesorder/?tab=audit",
+    "merchant_owner": {"dashboard": "/admin/", "queue": "/admin/aftersales/aftersalesorder/?tab=audit"},
+    "finance": {
+        "findings": "/admin/reconciliation/finding/",
+        "runs": "/admin/reconciliation/reconciliationrun/",
+    },
 }
 
 
@@ -197,20 +202,25 @@ def look_at_every_page(browser, house: House, story: Story, pictures: Path) -> N
     """Every page of the story at 1280 px and on a phone, in both languages: drawn, not cut off, no error."""
     for language in ("zh", "en"):
         for phone in (False, True):
-            desk = BackOffice.open(
-                browser, house.demo["base_url"], house.login("merchant_owner"), language=language, phone=phone
-            )
             kind = f"{language}-{'phone' if phone else '1280'}"
-            for name, path in PAGES.items():
-                desk.visit(path)
-                desk.photograph(pictures / f"{name}-{kind}.png")
-                assert not desk.overflows(), f"{name} is cut off ({kind})"
-            desk.find_claim(story.claims["tea"])
-            desk.photograph(pictures / f"claim-{kind}.png")
-            assert not desk.overflows(), f"the claim's page is cut off ({kind})"
-            assert desk.page.locator("html").get_attribute("lang") == {"zh": "zh-hans", "en": "en"}[language]
-            assert desk.trouble == []
-            desk.page.context.close()
+            for role, pages in PAGES.items():
+                desk = BackOffice.open(
+                    browser, house.demo["base_url"], house.login(role), language=language, phone=phone
+                )
+                assert desk.page.locator("html").get_attribute("lang") == {"zh": "zh-hans", "en": "en"}[language]
+                for name, path in pages.items():
+                    desk.visit(path)
+                    desk.picture(pictures / f"{name}-{kind}.png")
+                if role == "merchant_owner":
+                    desk.find_claim(story.claims["tea"])
+                    desk.picture(pictures / f"claim-{kind}.png")
+                else:
+                    for name in ("finding", "reconciliationrun"):
+                        desk.visit(f"/admin/reconciliation/{name}/")
+                        desk.page.click("#result_list tbody a >> nth=0")
+                        desk.picture(pictures / f"{name}-{kind}.png")
+                assert desk.trouble == []
+                desk.page.context.close()
 
 
 @pytest.mark.parametrize("first", ["merchant_owner", "finance", "auditor"])
