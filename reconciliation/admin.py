@@ -174,7 +174,6 @@ class FindingAdmin(QuitsAdmin):
     search_fields = ["key", "rule"]
     list_select_related = ["merchant", "owner"]
     ordering = ["severity", "-first_seen_at", "-id"]
-    fields = ["rule", "key", "merchant", "severity", "state", "owner", "on_date", "times_opened", "accepted_reason"]
     audit_fields = ["state", "version", "owner_id"]
     change_form_template = "reconciliation/finding.html"
     buttons = [
@@ -215,6 +214,9 @@ class FindingAdmin(QuitsAdmin):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         return [*super().get_list_display(request), self.row_buttons(request, "repair", "take")]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return []
 
     def page_context(self, request: HttpRequest, obj: Finding) -> dict[str, Any]:
         rule, repair = rule_named(obj.rule), repair_of(obj)
@@ -300,7 +302,6 @@ class RunAdmin(QuitsAdmin):
     ]
     list_filter = ["kind", "state"]
     ordering = ["-on_date", "kind"]
-    fields = ["on_date", "kind", "state", "started_at", "finished_at", "tries"]
     change_form_template = "reconciliation/run.html"
     addresses = {"reconciliation_run_export": "export", "reconciliation_bill": "bill"}
     list_buttons = [
@@ -318,6 +319,9 @@ class RunAdmin(QuitsAdmin):
             path("bill/<uuid:bill_id>/", wrap(self.bill), name="reconciliation_bill"),
             *super().get_urls(),
         ]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return []
 
     def page_context(self, request: HttpRequest, obj: ReconciliationRun) -> dict[str, Any]:
         may = self.admin_site.policy.may

@@ -21,7 +21,7 @@ class ReconciliationRun(models.Model):
 
     class Kind(models.TextChoices):
         DAILY = "daily", _("Daily")
-        GATE = "gate", _("Gate")
+        GATE = "gate", _("Every minute")
 
     class State(models.TextChoices):
         RUNNING = "RUNNING", _("Running")
@@ -30,16 +30,25 @@ class ReconciliationRun(models.Model):
         FAILED = "FAILED", _("Failed")
 
     id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
-    kind = models.TextField(choices=Kind.choices)
-    on_date = models.DateField(help_text=_("The channel's day, Asia/Shanghai."))
-    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, null=True, blank=True, related_name="+")
-    state = models.TextField(choices=State.choices, default=State.RUNNING)
+    kind = models.TextField(_("kind"), choices=Kind.choices)
+    on_date = models.DateField(_("day"), help_text=_("The channel's day, Asia/Shanghai."))
+    merchant = models.ForeignKey(
+        "merchants.Merchant",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        verbose_name=_("merchant"),
+    )
+    state = models.TextField(_("state"), choices=State.choices, default=State.RUNNING)
     totals = models.JSONField(default=dict)
-    items = models.BigIntegerField(default=0, help_text=_("How many pairs were compared."))
-    matched = models.BigIntegerField(default=0, help_text=_("How many of them agreed."))
-    timing = models.BigIntegerField(default=0, help_text=_("Accepted on one day and done on another."))
-    findings_seen = models.BigIntegerField(default=0)
-    findings_opened = models.BigIntegerField(default=0)
+    items = models.BigIntegerField(_("compared"), default=0, help_text=_("How many pairs were compared."))
+    matched = models.BigIntegerField(_("agree"), default=0, help_text=_("How many of them agreed."))
+    timing = models.BigIntegerField(
+        _("timing items"), default=0, help_text=_("Accepted on one day and done on another.")
+    )
+    findings_seen = models.BigIntegerField(_("findings"), default=0)
+    findings_opened = models.BigIntegerField(_("new findings"), default=0)
     tries = models.IntegerField(default=0)
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -95,17 +104,33 @@ class Finding(models.Model):
     UNFINISHED = (State.OPEN, State.ASSIGNED, State.REPAIR_REQUESTED, State.REPAIRED)
 
     id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
-    rule = models.TextField()
-    key = models.TextField(help_text=_("What the finding is about: a refund number, a coupon, an order."))
-    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, null=True, blank=True, related_name="+")
-    severity = models.TextField(choices=Severity.choices)
+    rule = models.TextField(_("rule"))
+    key = models.TextField(_("about"), help_text=_("What the finding is about: a refund number, a coupon, an order."))
+    merchant = models.ForeignKey(
+        "merchants.Merchant",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        verbose_name=_("merchant"),
+    )
+    severity = models.TextField(_("severity"), choices=Severity.choices)
     on_date = models.DateField(null=True, blank=True, help_text=_("The day it belongs to, for day rules."))
     ours = models.JSONField(default=dict)
     theirs = models.JSONField(default=dict)
-    amount_fen = models.BigIntegerField(default=0, help_text=_("By how much the books differ, in fen."))
-    state = FSMField(default=State.OPEN, choices=State.choices, max_length=20)
+    amount_fen = models.BigIntegerField(
+        _("difference"), default=0, help_text=_("By how much the books differ, in fen.")
+    )
+    state = FSMField(_("state"), default=State.OPEN, choices=State.choices, max_length=20)
     version = models.BigIntegerField(default=1)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        verbose_name=_("owner"),
+    )
     repair_requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
     )

@@ -70,6 +70,17 @@ def fen(value: int | None) -> str:
     return money.display(value)
 
 
+NUMBERS = {
+    "refund_no", "owner_no", "after_sales_no", "order_no", "coupon_id", "payment", "trade_no", "locked_by", "subject",
+}  # fmt: skip
+
+
+@register.filter
+def is_number_of_ours(name: str) -> bool:
+    """Whether the search box finds something by this figure."""
+    return name in NUMBERS
+
+
 @register.filter
 def figure_name(name: str) -> Any:
     return NAMES.get(name, name)
