@@ -246,7 +246,7 @@ class AfterSalesAdmin(QuitsAdmin):
         return format_html(
             '<span class="q-mono">{}</span><span class="as-sub">{} · {}</span>',
             claim.after_sales_no,
-            claim.get_type_display(),  # type: ignore[attr-defined]
+            claim.get_type_display(),
             date_format(localtime(claim.created_at), "m-d H:i"),
         )
 
@@ -273,7 +273,7 @@ class AfterSalesAdmin(QuitsAdmin):
     @django_admin.display(description=gettext_lazy("Status"))
     def state(self, claim: AfterSalesOrder) -> SafeString:
         disputed = badge(_("Arbitration"), "danger") if claim.is_disputed else ""
-        return format_html("{} {}", badge(claim.get_status_display(), TONES[Status(claim.status)]), disputed)  # type: ignore[attr-defined]
+        return format_html("{} {}", badge(claim.get_status_display(), TONES[Status(claim.status)]), disputed)
 
     @django_admin.display(description=gettext_lazy("Deadline"), ordering="due_at")
     def deadline(self, claim: AfterSalesOrder) -> SafeString | str:
@@ -474,7 +474,7 @@ def _find(scope: Scope, term: str) -> list[Hit]:
     return [
         Hit(
             row.after_sales_no,
-            f"{row.get_type_display()} · {row.get_status_display()} · {money.display(row.applied_total_fen)}",  # type: ignore[attr-defined]
+            f"{row.get_type_display()} · {row.get_status_display()} · {money.display(row.applied_total_fen)}",
             reverse("admin:aftersales_aftersalesorder_change", args=[row.pk]),
         )
         for row in rows

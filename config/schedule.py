@@ -8,6 +8,7 @@ EVERY = {
     "kernel.tasks.consume_events": (2, "critical"),
     "kernel.tasks.retry_inbox": (2, "critical"),
     "kernel.tasks.redeliver_lost_events": (30, "bulk"),
+    "aftersales.tasks.run_due_timers": (30, "default"),
     "coupons.tasks.release_overdue_leases": (5, "default"),
     "coupons.tasks.expire_overdue_coupons": (60, "bulk"),
     "ledgers.tasks.mature_commissions": (300, "bulk"),

@@ -7,9 +7,14 @@ from rest_framework import serializers
 
 from aftersales.funding import refund_requests_of
 from aftersales.models import (
+    Actor,
     AfterSalesLog,
     AfterSalesOrder,
     AfterSalesUnit,
+    ArbitrationCase,
+    CarrierEvent,
+    Evidence,
+    Exchange,
     GoodsState,
     Liability,
     ReturnShipment,
@@ -18,7 +23,14 @@ from aftersales.models import (
     Type,
 )
 from kernel.http.serializers import FenField, KeyField, StrictIntegerField, StrictSerializer, TextField
+from ledgers.models import PointsEntry
 from payments.models import RefundAttempt
+
+
+class ReplacementRequest(StrictSerializer):
+    sku = KeyField()
+    title = TextField(max_length=200)
+    unit_price_fen = FenField()
 
 
 class ItemRequest(StrictSerializer):
@@ -31,12 +43,19 @@ class ItemRequest(StrictSerializer):
     goods_fen = FenField(required=False, help_text="only to ask for less than the units are worth")
     liability = serializers.ChoiceField(choices=Liability.choices, required=False, help_text="what the buyer proposes")
     description = TextField(max_length=2000, required=False, allow_blank=True)
+    replacement = ReplacementRequest(required=False, help_text="what an exchange shall give instead")
 
 
-class ApplyRequest(StrictSerializer):
+class PreviewRequest(StrictSerializer):
     order_no = KeyField(max_length=20)
     user_id = KeyField()
-    items = ItemRequest(many=True, min_length=1, max_length=50)
+    items = serializers.ListField(child=ItemRequest(), min_length=1, max_length=50)
+
+
+class ApplyRequest(PreviewRequest):
+    device_hash = KeyField(required=False, help_text="for the risk rules; never shown again")
+    account_created_at = serializers.DateTimeField(required=False, help_text="for the risk rules")
+    freight_insured = serializers.BooleanField(required=False, help_text="for the risk rules")
 
 
 class AppliedItemSerializer(serializers.Serializer):
@@ -127,6 +146,133 @@ class MovedSerializer(serializers.Serializer):
     version = serializers.IntegerField()
 
 
+class ConfirmReceiptRequest(StrictSerializer):
+    user_id = KeyField()
+    expected_version = StrictIntegerField(required=False)
+
+
+class ReplacementConfirmedSerializer(MovedSerializer):
+    line_no = serializers.IntegerField(allow_null=True, help_text="the line the exchange made")
+    difference_no = serializers.CharField(allow_blank=True, help_text="the linked claim that pays a difference")
+
+
+class PaySupplementRequest(StrictSerializer):
+    user_id = KeyField()
+    payer_ref = KeyField(max_length=128)
+
+
+class SupplementPlacedSerializer(serializers.Serializer):
+    after_sales_no = serializers.CharField()
+    out_trade_no = serializers.CharField()
+    channel = serializers.CharField()
+    amount_fen = serializers.IntegerField()
+    client_params = serializers.DictField(child=serializers.JSONField())
+    expires_at = serializers.DateTimeField(allow_null=True)
+    status = serializers.ChoiceField(choices=Status.choices)
+
+
+class ArbitrationRequest(StrictSerializer):
+    user_id = KeyField()
+    wish = TextField(max_length=4000)
+
+
+class LateArbitrationRequest(ArbitrationRequest):
+    line_no = StrictIntegerField()
+    qty = StrictIntegerField()
+
+
+class ArbitrationOpenedSerializer(serializers.Serializer):
+    case_id = serializers.UUIDField()
+    after_sales_no = serializers.CharField(allow_blank=True)
+    cause = serializers.ChoiceField(choices=ArbitrationCase.Cause.choices)
+    ordinals = serializers.ListField(child=serializers.IntegerField())
+    entitled_fen = serializers.IntegerField()
+
+
+class StatementRequest(StrictSerializer):
+    user_id = KeyField()
+    text = TextField(max_length=4000)
+
+
+class StatementAddedSerializer(serializers.Serializer):
+    statement_id = serializers.UUIDField()
+    case_id = serializers.UUIDField()
+    side = serializers.ChoiceField(choices=Actor.choices)
+
+
+class EvidenceRequest(StrictSerializer):
+    user_id = KeyField()
+    note = TextField(max_length=200, required=False, allow_blank=True)
+    file = serializers.FileField(help_text="JPEG, PNG, WebP or GIF, judged by its content, up to 10 MiB")
+
+
+class EvidenceAddedSerializer(serializers.Serializer):
+    evidence_id = serializers.UUIDField()
+    content_type = serializers.CharField()
+    size = serializers.IntegerField()
+    width = serializers.IntegerField()
+    height = serializers.IntegerField()
+    sha256 = serializers.CharField()
+
+
+class CarrierEventRequest(StrictSerializer):
+    carrier = KeyField(max_length=32)
+    tracking_no = KeyField()
+    what = serializers.ChoiceField(choices=CarrierEvent.What.choices)
+    happened_at = serializers.DateTimeField()
+
+
+class CarrierEventRecordedSerializer(serializers.Serializer):
+    carrier = serializers.CharField()
+    tracking_no = serializers.CharField()
+    what = serializers.ChoiceField(choices=CarrierEvent.What.choices)
+    after_sales_no = serializers.CharField(allow_blank=True)
+
+
+class PointsEntrySerializer(serializers.ModelSerializer):
+    class Meta:
+        model = PointsEntry
+        fields = ["kind", "delta", "balance_after", "reference", "created_at"]
+
+
+class EvidenceSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = Evidence
+        fields = ["id", "side", "note", "content_type", "size", "width", "height", "created_at"]
+
+
+class ExchangeSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = Exchange
+        fields = [
+            "sku",
+            "title",
+            "unit_price_fen",
+            "credit_fen",
+            "supplement_fen",
+            "difference_fen",
+            "supplement_no",
+        ]
+
+
+class CaseSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = ArbitrationCase
+        fields = [
+            "id",
+            "cause",
+            "opened_by",
+            "state",
+            "entitled_fen",
+            "awarded_goods_fen",
+            "awarded_freight_fen",
+            "responsible",
+            "decision",
+            "opened_at",
+            "closed_at",
+        ]
+
+
 class ReturnShippedSerializer(MovedSerializer):
     carrier = serializers.CharField()
     tracking_no = serializers.CharField()
@@ -204,9 +350,28 @@ class AfterSalesDetailSerializer(AfterSalesSerializer):
     shipments = ShipmentSerializer(many=True)
     rollbacks = RollbackSerializer(many=True)
     refund_attempts = serializers.SerializerMethodField()
+    evidence = EvidenceSerializer(many=True)
+    arbitrations = CaseSerializer(many=True)
+    exchange = ExchangeSerializer(allow_null=True)
 
     class Meta(AfterSalesSerializer.Meta):
-        fields = [*AfterSalesSerializer.Meta.fields, "timeline", "shipments", "rollbacks", "refund_attempts"]
+        fields = [
+            *AfterSalesSerializer.Meta.fields,
+            "timeline",
+            "shipments",
+            "rollbacks",
+            "refund_attempts",
+            "evidence",
+            "arbitrations",
+            "exchange",
+        ]
+
+    def to_representation(self, claim: AfterSalesOrder) -> dict[str, Any]:
+        """Only an exchange has a replacement; the others say so with null."""
+        if not hasattr(claim, "exchange"):
+            claim.exchange = None
+        shown: dict[str, Any] = super().to_representation(claim)
+        return shown
 
     @extend_schema_field(RefundAttemptSerializer(many=True))
     def get_refund_attempts(self, claim: AfterSalesOrder) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from django.db.models import Q
+
 from aftersales.models import AfterSalesOrder, RiskReview, RiskRule
 from aftersales.risk import RULES, Application
 from kernel import outbox
@@ -10,7 +12,7 @@ from kernel import outbox
 def check_risk(claim: AfterSalesOrder, application: Application, *, now: datetime) -> bool:
     """Whether a rule was hit: then the claim is held, and a review waits with what was found."""
     rules: dict[str, RiskRule] = {}
-    for rule in RiskRule.objects.filter(merchant_id=None) | RiskRule.objects.filter(merchant_id=claim.merchant_id):
+    for rule in RiskRule.objects.filter(Q(merchant__isnull=True) | Q(merchant_id=claim.merchant_id)):
         if rule.kind not in rules or rule.merchant_id is not None:
             rules[rule.kind] = rule
     hits = []

@@ -133,7 +133,7 @@ class ChangedMeanwhile(VersionConflict):
     def __init__(self, **data: Any) -> None:
         super().__init__(**data)
         if data.get("changed_by"):
-            self.message = _("Changed by %(who)s a moment ago. Reload and look again.") % {"who": data["changed_by"]}
+            self.message = _("Changed by %(who)s a moment ago. Reload and look again.") % {"who": data["changed_by"]}  # type: ignore[misc, assignment]
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def _owner(
     claim = case = None
     if after_sales_no:
         claim = AfterSalesOrder.objects.select_for_update().filter(after_sales_no=after_sales_no, **mine).first()
-    else:
+    elif case_id is not None:
         case = ArbitrationCase.objects.select_for_update().filter(pk=case_id, **mine).first()
     if claim is None and case is None:
         raise NotFound(after_sales_no=after_sales_no, case_id=str(case_id or ""))

@@ -34,7 +34,9 @@ def change_risk_rule(
         raise InvalidInput(kind=kind)
     figures = figures_of(kind, params)
     with unit_of_work(now=now):
-        rule = RiskRule.objects.select_for_update().filter(merchant_id=merchant_id, kind=kind).first()
+        rules = RiskRule.objects.select_for_update().filter(kind=kind)
+        mine = rules.filter(merchant_id=merchant_id) if merchant_id else rules.filter(merchant__isnull=True)
+        rule = mine.first()
         if rule is None:
             rule = RiskRule.objects.create(
                 merchant_id=merchant_id,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Sum
@@ -62,6 +63,7 @@ def switch_algorithm(
         settings = AfterSalesSettings.objects.select_for_update().get(merchant_id=merchant_id)
         if expected_version is not None and settings.version != expected_version:
             raise VersionConflict(version=settings.version)
+        change: dict[str, Any]
         if to == "live":
             report = report_of(settings)
             if not report.proves(now=now):

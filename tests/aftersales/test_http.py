@@ -1,11 +1,19 @@
 """The after-sales API over HTTP: one test per endpoint and answer."""
 
+from datetime import timedelta
+
 import pytest
 
+from aftersales.commands.confirm_exchange import confirm_exchange
+from aftersales.commands.ship_replacement import ship_replacement
 from aftersales.models import AfterSalesOrder
 from kernel import clock
+from ledgers.commands.adjust_points import adjust_points
+from orders.models import OrderLine
 from tests.aftersales.backend import Backend
-from tests.aftersales.build import BUYER, nut_and_tea
+from tests.aftersales.build import BUYER, MERCHANT, a_key, nut_and_tea
+from tests.aftersales.test_evidence import a_png
+from tests.aftersales.test_return import reject
 
 pytestmark = pytest.mark.django_db
 
@@ -175,3 +183,129 @@ def test_scopes_and_signatures(paid, backend):
     assert reader.get("/after-sales").status_code == 200
     assert reader.post("/after-sales", wish(paid)).status_code == 403
     assert backend.http.get("/api/v1/after-sales").status_code == 401
+
+
+def refused(paid, backend) -> str:
+    number = applied(backend, paid)
+    reject(paid, number)
+    return number
+
+
+def test_arbitration_is_opened_argued_and_shown(paid, backend):
+    number = refused(paid, backend)
+    early = backend.post(f"/after-sales/{number}/arbitration", {"user_id": "u-2", "wish": "no"})
+    assert early.status_code == 404
+    opened = backend.post(f"/after-sales/{number}/arbitration", {"user_id": BUYER, "wish": "it is broken"})
+    assert (opened.status_code, opened.json()["entitled_fen"]) == (201, 17167)
+    case = opened.json()["case_id"]
+    said = backend.post(f"/arbitrations/{case}/statements", {"user_id": BUYER, "text": "see the picture"})
+    assert (said.status_code, said.json()["side"]) == (201, "buyer")
+    again = backend.post(f"/after-sales/{number}/arbitration", {"user_id": BUYER, "wish": "again"})
+    assert (again.status_code, again.json()["code"]) == (409, "ARBITRATION_ALREADY_OPEN")
+    shown = backend.get(f"/after-sales/{number}").json()["arbitrations"]
+    assert [(row["cause"], row["state"]) for row in shown] == [("rejected", "OPEN")]
+
+
+def test_late_arbitration(paid, backend):
+    paid.ship(1)
+    wish = {"user_id": BUYER, "line_no": 1, "qty": 1, "wish": "it broke"}
+    early = backend.post(f"/orders/{paid.order.order_no}/arbitration", wish)
+    assert (early.status_code, early.json()["code"]) == (409, "NOTHING_TO_ARBITRATE")
+    OrderLine.objects.filter(line_no=1).update(signed_at=clock.now() - timedelta(days=16))
+    over = backend.post("/after-sales", wish_for_return(paid, 1))
+    assert (over.status_code, over.json()["code"]) == (422, "WINDOW_OVER")
+    assert backend.post(f"/orders/{paid.order.order_no}/arbitration", wish).status_code == 201
+
+
+def wish_for_return(paid, line_no: int):
+    return wish(paid, {"line_no": line_no, "type": 2, "qty": 1, "reason_code": "quality"})
+
+
+def test_evidence_goes_up_and_comes_back_to_its_buyer_only(paid, backend, settings, tmp_path):
+    settings.QUITS_VAR = tmp_path
+    number = applied(backend, paid)
+    first = backend.upload(f"/after-sales/{number}/evidence", {"user_id": BUYER, "note": "dent"}, a_png(), key="e-1")
+    again = backend.upload(f"/after-sales/{number}/evidence", {"user_id": BUYER, "note": "dent"}, a_png(), key="e-1")
+    other = backend.upload(
+        f"/after-sales/{number}/evidence", {"user_id": BUYER, "note": "dent"}, a_png(tint=9), key="e-1"
+    )
+    assert (first.status_code, again.content, again.headers["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert (other.status_code, other.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    name = first.json()["evidence_id"]
+    shown = backend.get(f"/evidence/{name}", user_id=BUYER)
+    assert b"".join(shown.streaming_content) == a_png()
+    assert (shown["Content-Type"], shown["X-Content-Type-Options"]) == ("image/png", "nosniff")
+    assert backend.get(f"/evidence/{name}", user_id="u-2").status_code == 404
+    assert Backend(nut_and_tea(clock.now()).merchant).get(f"/evidence/{name}", user_id=BUYER).status_code == 404
+    assert [row["note"] for row in backend.get(f"/after-sales/{number}").json()["evidence"]] == ["dent"]
+
+
+def test_evidence_that_is_none(paid, backend, settings, tmp_path):
+    settings.QUITS_VAR = tmp_path
+    number = applied(backend, paid)
+    bad = backend.upload(f"/after-sales/{number}/evidence", {"user_id": BUYER}, b"<svg onload=alert(1)>")
+    assert (bad.status_code, bad.json()["code"]) == (422, "EVIDENCE_REFUSED")
+    large = backend.upload(f"/after-sales/{number}/evidence", {"user_id": BUYER}, b"\x00" * (10 * 1024 * 1024 + 70_000))
+    assert large.status_code == 413
+
+
+def test_carrier_events(paid, backend):
+    event = {
+        "carrier": "SF",
+        "tracking_no": "SF1",
+        "what": "moved",
+        "happened_at": clock.now().isoformat(),
+    }
+    assert backend.post("/carrier-events", event).status_code == 201
+    assert backend.post("/carrier-events", event).headers["Idempotency-Replayed"] == "true"
+    assert backend.post("/carrier-events", {**event, "what": "vanished"}).status_code == 400
+
+
+def test_an_exchange_over_http(paid, backend):
+    paid.ship(2)
+    replacement = {"sku": "blue", "title": "Blue", "unit_price_fen": 16667}
+    item = {"line_no": 2, "type": 3, "qty": 1, "reason_code": "wrong_size"}
+    assert backend.post("/after-sales", wish(paid, item)).status_code == 400
+    number = backend.post("/after-sales", wish(paid, {**item, "replacement": replacement})).json()["after_sales"][0][
+        "after_sales_no"
+    ]
+    paid.approve(number)
+    paid.send_back(number)
+    confirm_exchange(
+        merchant_id=paid.merchant.pk,
+        after_sales_no=number,
+        expected_version=3,
+        dispositions={"sellable": 1},
+        by=MERCHANT,
+        key=a_key(paid.merchant.pk),
+        now=clock.now(),
+    )
+    nothing = backend.post(f"/after-sales/{number}/pay", {"user_id": BUYER, "payer_ref": "openid"})
+    assert (nothing.status_code, nothing.json()["code"]) == (409, "ILLEGAL_TRANSITION")
+    ship_replacement(
+        merchant_id=paid.merchant.pk,
+        after_sales_no=number,
+        expected_version=4,
+        carrier="SF",
+        tracking_no="SF9",
+        by=MERCHANT,
+        key=a_key(paid.merchant.pk),
+        now=clock.now(),
+    )
+    done = backend.post(f"/after-sales/{number}/confirm-receipt", {"user_id": BUYER})
+    assert (done.status_code, done.json()["status"], done.json()["line_no"]) == (200, "COMPLETED", 3)
+    assert backend.get(f"/after-sales/{number}").json()["exchange"]["credit_fen"] == 16667
+
+
+def test_points_ledger(paid, backend):
+    assert backend.get("/points/ledger", user_id=BUYER).json()["results"] == []
+    adjust_points(
+        merchant_id=paid.merchant.pk,
+        user_id=BUYER,
+        delta=50,
+        business_key="welcome",
+        reference="welcome",
+        now=clock.now(),
+    )
+    assert [row["delta"] for row in backend.get("/points/ledger", user_id=BUYER).json()["results"]] == [50]
+    assert backend.get("/points/ledger").status_code == 400
