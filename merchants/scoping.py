@@ -19,6 +19,7 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest
 
+from kernel.admin.reveal import name_for
 from merchants import entrance
 from merchants.commands.change_staff import confirm_own_password
 from merchants.commands.enter_desk import leave_desk
@@ -227,7 +228,7 @@ class Policy:
             action=action,
             subject_type=subject_type or (subject._meta.label_lower if subject is not None else ""),
             subject_id=str(subject.pk) if subject is not None else "",
-            subject_label=str(subject) if subject is not None else "",
+            subject_label=name_for(subject, "masked") if subject is not None else "",
             merchant_id=merchant_id_of(subject) if subject is not None else None,
             outcome=outcome,
             before=before or {},

@@ -26,7 +26,7 @@ from kernel.admin.columns import mask
 from kernel.admin.export import Column
 from kernel.admin.filters import CappedPaginator
 from kernel.admin.naming import speak
-from kernel.admin.reveal import declare, personal_fields
+from kernel.admin.reveal import declare, name_for, personal_fields
 from kernel.admin.site import QuitsAdminSite, site
 from kernel.errors import IllegalTransition, NotFound, Refusal, VersionConflict
 
@@ -213,6 +213,10 @@ class QuitsAdmin(ModelAdmin):
         column.__name__ = "row_buttons"
         return column
 
+    def name_of(self, request: HttpRequest, obj: Any) -> str:
+        """What an object is called above its page."""
+        return name_for(obj, self.admin_site.policy.personal_of(request.user))
+
     def page_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Hook: what the page's own template needs."""
         return {}
@@ -235,6 +239,8 @@ class QuitsAdmin(ModelAdmin):
             "show_save_and_continue": False,
             "show_close": False,
             "list_url": self.list_url(),
+            "subtitle": self.name_of(request, obj),
+            "shown_name": self.name_of(request, obj),
             **self.page_context(request, obj),
             **(extra_context or {}),
         }
@@ -320,7 +326,8 @@ class QuitsAdmin(ModelAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": button.label,
-            "subtitle": str(obj) if obj else None,
+            "subtitle": self.name_of(request, obj) if obj else None,
+            "shown_name": self.name_of(request, obj) if obj else "",
             "opts": self.opts,
             "media": self.media + form.media if form else self.media,
             "button": button,
@@ -409,7 +416,9 @@ class QuitsAdmin(ModelAdmin):
             data = dict(form.cleaned_data) if form else {}
             data["seen_version"] = _integer(request.POST.get(f"seen_{obj.pk}"))
             ok, said = self._act_row(request, chosen, obj, data, once)
-            results.append({"obj": obj, "url": self.page_url(obj), "ok": ok, "said": said})
+            results.append(
+                {"obj": obj, "name": self.name_of(request, obj), "url": self.page_url(obj), "ok": ok, "said": said}
+            )
         context = {
             **self.admin_site.each_context(request),
             "title": chosen.label,
@@ -442,7 +451,13 @@ class QuitsAdmin(ModelAdmin):
             "media": self.media,
             "button": button,
             "rows": [
-                {"obj": row, "allowed": button.allowed(row), "version": getattr(row, "version", "")} for row in rows
+                {
+                    "obj": row,
+                    "name": self.name_of(request, row),
+                    "allowed": button.allowed(row),
+                    "version": getattr(row, "version", ""),
+                }
+                for row in rows
             ],
             "form": form,
             "once": press.new_once(),

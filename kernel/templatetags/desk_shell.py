@@ -28,7 +28,7 @@ def crumbs(context: template.Context) -> list[dict[str, Any]]:
             }
         )
         if obj is not None and not isinstance(obj, str):
-            steps.append({"title": str(obj), "url": _url(f"{base}_change", obj.pk)})
+            steps.append({"title": context.get("shown_name") or str(obj), "url": _url(f"{base}_change", obj.pk)})
         if context.get("button") is not None:
             steps.append({"title": str(context["button"].label), "url": ""})
     elif context.get("title"):

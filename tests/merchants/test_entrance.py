@@ -94,9 +94,13 @@ def test_a_session_in_use_ends_after_eight_hours(owner, clock, now, settings):
     assert client.get("/admin/").status_code == 302
 
 
-def test_the_oldest_session_beyond_the_limit_ends(owner, settings):
+def test_the_oldest_session_beyond_the_limit_ends(owner, settings, clock, now):
     settings.QUITS_SESSIONS_PER_PERSON = 2
-    first, second, third = entered(owner), entered(owner), entered(owner)
+    first = entered(owner)
+    clock.move_to(now + timedelta(seconds=1))
+    second = entered(owner)
+    clock.move_to(now + timedelta(seconds=2))
+    third = entered(owner)
 
     assert first.get("/admin/").status_code == 302
     assert second.get("/admin/").status_code == third.get("/admin/").status_code == 200
