@@ -232,6 +232,14 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "ENUM_NAME_OVERRIDES": {
+        "AfterSalesStatus": "aftersales.models.Status",
+        "AfterSalesParty": "aftersales.models.Actor",
+        "Liability": "aftersales.models.Liability",
+        "CouponStatus": "coupons.models.CouponStatus",
+        "OrderStatus": "orders.models.Order.Status",
+        "RefundAttemptStatus": "payments.models.RefundAttempt.Status",
+    },
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 11 * 1024 * 1024
 IMPORT_EXPORT_ESCAPE_FORMULAE_ON_EXPORT = True
