@@ -1,13 +1,13 @@
 """Back office pages of this floor: the shop's settings, merchants, staff, API clients, the audit trail."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import FieldDoesNotExist
-from django.db.models import QuerySet
+from django.db.models import Field, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -146,7 +146,7 @@ desk.register_waiting(
 
 
 def _field_of(name: str) -> forms.Field:
-    field = Merchant._meta.get_field(name).formfield()
+    field = cast(Field, Merchant._meta.get_field(name)).formfield()
     assert field is not None
     if name == "timezone":
         zones = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith("Etc"))
@@ -464,7 +464,9 @@ class RevokeForm(desk.ButtonForm):
     key_id = forms.ChoiceField(label=gettext_lazy("Key"))
 
     def prepare(self) -> None:
-        keys = ApiKey.objects.filter(client=self.obj, revoked_at__isnull=True) if self.obj else ApiKey.objects.none()
+        keys = (
+            ApiKey.objects.filter(client_id=self.obj.pk, revoked_at__isnull=True) if self.obj else ApiKey.objects.none()
+        )
         self.fields["key_id"].choices = [(row.key_id, row.key_id) for row in keys]  # type: ignore[attr-defined]
 
 
@@ -659,7 +661,7 @@ class StaffActionAdmin(desk.QuitsAdmin):
         if page is None:
             return name
         try:
-            return str(page.model._meta.get_field(name).verbose_name)  # type: ignore[union-attr]
+            return str(page.model._meta.get_field(name).verbose_name)
         except FieldDoesNotExist:
             buttons = [row for row in [*page.buttons, *page.list_buttons] if row.name == obj.action and row.form]
             fields = [row.form.base_fields[name] for row in buttons if row.form and name in row.form.base_fields]

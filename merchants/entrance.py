@@ -5,6 +5,7 @@ from datetime import datetime
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
+from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
@@ -56,7 +57,7 @@ def _enter(request: HttpRequest, staff: Staff, now: datetime) -> None:
     )
 
 
-def _is_over(session, seconds: int) -> bool:  # type: ignore[no-untyped-def]  # a SessionBase
+def _is_over(session: SessionBase, seconds: int) -> bool:
     is_idle = seconds - session[SEEN] > settings.QUITS_SESSION_IDLE_SECONDS
     return is_idle or seconds - session[ENTERED] > settings.SESSION_COOKIE_AGE
 

@@ -91,7 +91,7 @@ def staff_of(user: Person) -> Staff | None:
     if not user.is_authenticated or not user.is_active:
         return None
     try:
-        staff: Staff = user.staff  # type: ignore[union-attr]
+        staff: Staff = user.staff  # type: ignore[attr-defined]
     except (ObjectDoesNotExist, AttributeError):
         return None
     if staff.merchant is not None and not staff.merchant.is_active:

@@ -78,7 +78,7 @@ def dress(field: forms.Field) -> None:
         field.widget = maker(field) if maker else widgets.UnfoldAdminTextInputWidget()
     field.widget.is_required = field.required
     if isinstance(field, forms.ChoiceField | forms.ModelChoiceField):
-        field.widget.choices = field.choices  # type: ignore[attr-defined]
+        field.widget.choices = field.choices
     field.widget.attrs.update(field.widget_attrs(field.widget))
 
 

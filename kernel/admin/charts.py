@@ -79,7 +79,7 @@ def points_of(chart: Chart, scope: Scope) -> list[Point]:
         first = today - timedelta(days=DAYS - 1)
         found = {point.day: point.value for point in chart.query(scope, first, today)}
         kept = [(first + timedelta(days=n), found.get(first + timedelta(days=n))) for n in range(DAYS)]
-        with contextlib.suppress(valkey.Away):
+        with contextlib.suppress(*valkey.Away):
             cache.set(key, kept, SECONDS_KEPT)
     return [Point(day, value) for day, value in kept]
 

@@ -12,7 +12,7 @@ def speak(model: type[Model]) -> None:
     name that was given, and none was."""
     for field in model._meta.concrete_fields:
         if isinstance(field.verbose_name, str):
-            field.verbose_name = gettext_lazy(field.verbose_name)  # type: ignore[assignment]
+            field.verbose_name = gettext_lazy(field.verbose_name)
 
 
 def made_up(site: AdminSite) -> dict[str, str]:

@@ -200,7 +200,7 @@ class QuitsAdmin(ModelAdmin):
     def row_buttons(self, request: HttpRequest, *names: str) -> Callable[[Any], Any]:
         """A list column with links to buttons; call it in `get_list_display`."""
 
-        @admin.display(description=gettext_lazy("Actions"))  # type: ignore[arg-type]
+        @admin.display(description=gettext_lazy("Actions"))
         def column(obj: Any) -> SafeString:
             items = [row for row in self.offered(request, obj) if not names or row["button"].name in names]
             links = format_html_join(
@@ -349,7 +349,9 @@ class QuitsAdmin(ModelAdmin):
         initial = {} if bulk else self.form_initial(request, obj, button)
         return button.form(initial=initial, obj=obj, request=request)
 
-    def _act(self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str) -> tuple[int, Any]:
+    def _act(
+        self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str
+    ) -> tuple[Refusal | None, Any]:
         """Call the page's handler; tell success from refusal; write it down either way."""
         policy, now = self.admin_site.policy, clock.now()
         before = self.snapshot(obj)
@@ -483,7 +485,7 @@ def _valid_pks(model: type[Model], values: list[str]) -> list[Any]:
     valid = []
     for value in values:
         try:
-            valid.append(model._meta.pk.to_python(value))  # type: ignore[union-attr]
+            valid.append(model._meta.pk.to_python(value))
         except Exception:  # noqa: S112
             continue
     return valid

@@ -113,7 +113,7 @@ class QuitsAdminSite(UnfoldAdminSite):
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """The dashboard: what waits for me, today's figures, and where to go."""
         scope = self.scope_of(request)
-        waiting = [
+        waiting: list[dict[str, Any]] = [
             {
                 "item": item,
                 "count": (count := item.query(scope)),
@@ -128,7 +128,7 @@ class QuitsAdminSite(UnfoldAdminSite):
         ]
         context = {
             "waiting": waiting,
-            "waiting_total": sum(row["count"] for row in waiting),
+            "waiting_total": sum(min(row["count"], desk.CAP) for row in waiting),
             "figures": figures,
             "charts": charts_for(scope),
             "groups": desk.navigation_for(self.policy, request.user),
