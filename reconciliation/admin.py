@@ -328,6 +328,7 @@ class RunAdmin(QuitsAdmin):
         totals = get_totals(obj)
         bills = (
             ChannelBill.objects.filter(bill_on=obj.on_date)
+            .defer("raw")
             .select_related("merchant")
             .order_by("merchant__code", "channel", "kind")
         )

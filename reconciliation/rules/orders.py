@@ -43,12 +43,16 @@ WHERE p.status = 'PAID' AND p.kind IN ('order', 'extra')
 _UNDELIVERED = """
 SELECT o.order_no AS key, o.merchant_id,
        jsonb_build_object('order_no', o.order_no, 'paid_at', o.paid_at, 'fulfilment', o.fulfilment) AS ours,
-       '{{}}'::jsonb AS theirs, o.payable_fen AS amount_fen
+       '{}'::jsonb AS theirs, o.payable_fen AS amount_fen
 FROM orders o
 WHERE o.status = 10 AND o.fulfilment IN ('waiting', 'partial')
   AND o.paid_at < %(now)s::timestamptz - interval '7 days'
   AND (%(merchant_id)s::uuid IS NULL OR o.merchant_id = %(merchant_id)s::uuid)
-""".replace("{{}}", "{}")
+  -- What is refunded or under a live claim is not waited for.
+  AND EXISTS (SELECT FROM order_line l WHERE l.order_id = o.id
+              AND l.qty > cardinality(l.shipped_ordinals) + cardinality(l.refunded_ordinals)
+                          + cardinality(l.held_ordinals))
+"""
 
 _REFUNDING = """
 SELECT s.after_sales_no AS key, s.merchant_id,

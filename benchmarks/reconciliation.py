@@ -1,0 +1,79 @@
+"""Reconciliation of a million orders: the whole daily run against a row loop and against plain GROUP BY passes."""
+
+from __future__ import annotations
+
+import resource
+import time
+from datetime import timedelta
+from functools import partial
+
+from django.db import connection
+
+from benchmarks.harness import Bench, Figures
+from benchmarks.reconciliation_cells import loop
+from benchmarks.reconciliation_cells.rows import DAY, Wanted, fill
+from demo.shop import day_at
+from reconciliation.commands.run_reconciliation import run_reconciliation
+
+SAMPLE = 1_500
+GROUP_BY = (
+    "SELECT coupon_id, count(*), max(to_version) FROM coupon_operation GROUP BY coupon_id",
+    "SELECT coupon_id, count(*) FROM coupon_redemption GROUP BY coupon_id",
+    "SELECT id, count(*), max(state_version) FROM user_coupon GROUP BY id",
+    "SELECT order_id, count(*), max(to_version) FROM order_status_log GROUP BY order_id",
+    "SELECT order_no, count(*), sum(payable_fen) FROM orders GROUP BY order_no",
+    "SELECT order_no, count(*), sum(amount_fen) FROM payment GROUP BY order_no",
+    "SELECT account, count(*), sum(amount_fen) FROM journal_line GROUP BY account",
+    "SELECT refund_no, out_trade_no, count(*), sum(amount_fen) FROM bill_line GROUP BY refund_no, out_trade_no",
+    "SELECT after_sales_id, count(*) FROM after_sales_log GROUP BY after_sales_id",
+    "SELECT after_sales_id, count(*) FROM after_sales_rollback GROUP BY after_sales_id",
+)
+"""One pass over the rows that the run reads, grouped by what each row is about, and nothing compared."""
+
+
+def run(*, figures: Figures, rounds: int, wanted: Wanted = Wanted()) -> None:  # noqa: B008 (frozen)
+    """The run as it is, the loop extrapolated from a sample of rows (said so), the passes as they are."""
+    with Bench("reconciliation", partial(fill, wanted)):
+        for number in range(rounds):
+            grouped, ours = _grouped(), _ours()
+            rows = _rows(wanted)
+            figures.add("recon_vs_rows", rows / ours)
+            figures.add("recon_vs_group_by", ours / grouped)
+            print(
+                f"  round {number + 1}: run {ours:.1f} s, GROUP BY passes {grouped:.1f} s,"
+                f" row loop {rows:,.0f} s (from {SAMPLE} rows of each kind), client {_megabytes()} MB at most",
+                flush=True,
+            )
+
+
+def _ours() -> float:
+    began = time.perf_counter()
+    result = run_reconciliation(on_date=DAY, now=day_at(DAY + timedelta(days=1), 10, 30))
+    took = time.perf_counter() - began
+    if result.findings_seen or result.items != result.matched or result.items < 1_000:
+        raise RuntimeError(f"honest books, and yet: {result}")
+    if _megabytes() > 500:
+        raise RuntimeError(f"{_megabytes()} MB in the client")
+    return took
+
+
+def _grouped() -> float:
+    began = time.perf_counter()
+    with connection.cursor() as cursor:
+        for statement in GROUP_BY:
+            cursor.execute(f"SELECT count(*) FROM ({statement}) AS each")
+            cursor.fetchone()
+    return time.perf_counter() - began
+
+
+def _rows(wanted: Wanted) -> float:
+    return (
+        wanted.orders * loop.seconds_per_order(SAMPLE)
+        + wanted.paid_on_day * loop.seconds_per_payment_of_the_day(SAMPLE)
+        + wanted.refunded_on_day * loop.seconds_per_refund_of_the_day(SAMPLE, DAY)
+    )
+
+
+def _megabytes() -> int:
+    """The most this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
