@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin as django_admin
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -96,36 +96,6 @@ admin.register_waiting(
     icon="currency_exchange",
     hint=gettext_lazy("Closed, refused or parked by the channel, or past its limits."),
     order=30,
-)
-
-
-def _refunded_today(scope: Scope) -> int:
-    rows = scope.of(RefundRequest).filter(status="SUCCEEDED", succeeded_at__gte=scope.today_start)
-    return rows.aggregate(fen=Sum("amount_fen"))["fen"] or 0
-
-
-def _paid_today(scope: Scope) -> int:
-    rows = scope.of(Payment).filter(status="PAID", paid_at__gte=scope.today_start)
-    return rows.aggregate(fen=Sum("amount_fen"))["fen"] or 0
-
-
-admin.register_figure(
-    "payments.paid_today",
-    gettext_lazy("Paid today"),
-    _paid_today,
-    page=Payment,
-    url="admin:payments_payment_changelist",
-    format="money",
-    order=20,
-)
-admin.register_figure(
-    "payments.refunded_today",
-    gettext_lazy("Refunded today"),
-    _refunded_today,
-    page=RefundRequest,
-    url="admin:payments_refundrequest_changelist",
-    format="money",
-    order=21,
 )
 
 

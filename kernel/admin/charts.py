@@ -3,19 +3,21 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from django.core.cache import cache
 from django.utils.functional import Promise
 from django.utils.http import urlencode
+from django.utils.translation import get_language, ngettext
 
 from kernel import valkey
 from kernel.admin.columns import money_text
 from kernel.admin.desk import Scope
 
 Text = str | Promise
-Format = Literal["count", "money", "permille"]
+Format = Literal["count", "money", "permille", "minutes"]
 
 DAYS = 30
 SECONDS_KEPT = 60
@@ -41,7 +43,26 @@ class Chart:
     order: int
 
 
+class Share(NamedTuple):
+    """One line of a ranking: what it is, how many, and the list behind it."""
+
+    label: str
+    value: int
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    name: str
+    label: Text
+    query: Callable[[Scope, date, date], Sequence[Share]]
+    page: Any
+    order: int
+
+
 _CHARTS: dict[str, Chart] = {}
+_RANKINGS: dict[str, Ranking] = {}
+MOST_SHARES = 6
 
 
 def register_chart(
@@ -60,6 +81,63 @@ def register_chart(
     _CHARTS[name] = Chart(name, label, query, page, format, link, hint, order)
 
 
+def register_ranking(
+    name: str,
+    label: Text,
+    query: Callable[[Scope, date, date], Sequence[Share]],
+    *,
+    page: Any,
+    order: int = 100,
+) -> None:
+    """The largest shares of the last thirty days, for whoever may view `page`."""
+    _RANKINGS[name] = Ranking(name, label, query, page, order)
+
+
+def rankings_for(scope: Scope) -> list[dict[str, Any]]:
+    """The rankings of this person, longest bar first."""
+    today = scope.today_start.date()
+    first = today - timedelta(days=DAYS - 1)
+    drawn = []
+    for ranking in sorted(_RANKINGS.values(), key=lambda ranking: (ranking.order, ranking.name)):
+        if not scope.policy.may(scope.user, ranking.page):
+            continue
+        shares = _kept(
+            f"desk:ranking:{ranking.name}:{scope.merchant_id or 'all'}:{today}:{get_language()}",
+            partial(_plain, ranking, scope, first, today),
+        )
+        shares = sorted((Share(*share) for share in shares), key=lambda share: -share.value)[:MOST_SHARES]
+        top = max((share.value for share in shares), default=1)
+        drawn.append(
+            {
+                "ranking": ranking,
+                "shares": [{"share": share, "width": f"{max(2.0, share.value * 100 / top):.0f}%"} for share in shares],
+            }
+        )
+    return drawn
+
+
+def _plain(ranking: Ranking, scope: Scope, first: date, last: date) -> list[tuple[str, int, str]]:
+    return [tuple(share) for share in ranking.query(scope, first, last)]
+
+
+def instants(scope: Scope, first: date, last: date) -> tuple[datetime, datetime]:
+    """From the first moment of the first day to the last of the last, in the reader's zone."""
+    begin = datetime.combine(first, time.min, scope.zone)
+    return begin, datetime.combine(last + timedelta(days=1), time.min, scope.zone) - timedelta(microseconds=1)
+
+
+def _kept(key: str, make: Callable[[], Any]) -> Any:
+    """A value kept for a minute; made anew when there is no cache to keep it."""
+    with contextlib.suppress(*valkey.Away):
+        kept = cache.get(key)
+        if kept is not None:
+            return kept
+    made = make()
+    with contextlib.suppress(*valkey.Away):
+        cache.set(key, made, SECONDS_KEPT)
+    return made
+
+
 def charts_for(scope: Scope) -> list[dict[str, Any]]:
     """The charts of this person, drawn."""
     mine = [chart for chart in _CHARTS.values() if scope.policy.may(scope.user, chart.page)]
@@ -70,23 +148,20 @@ def charts_for(scope: Scope) -> list[dict[str, Any]]:
 def points_of(chart: Chart, scope: Scope) -> list[Point]:
     """The last thirty days, today included; kept for a minute per merchant, since everybody opens the dashboard."""
     today = scope.today_start.date()
-    key = f"desk:chart:{chart.name}:{scope.merchant_id or 'all'}:{today.isoformat()}"
-    try:
-        kept = cache.get(key)
-    except valkey.Away:
-        kept = None
-    if kept is None:
-        first = today - timedelta(days=DAYS - 1)
+    first = today - timedelta(days=DAYS - 1)
+    key = f"desk:chart:{chart.name}:{scope.merchant_id or 'all'}:{today}"
+
+    def make() -> list[tuple[date, int | None]]:
         found = {point.day: point.value for point in chart.query(scope, first, today)}
-        kept = [(first + timedelta(days=n), found.get(first + timedelta(days=n))) for n in range(DAYS)]
-        with contextlib.suppress(*valkey.Away):
-            cache.set(key, kept, SECONDS_KEPT)
-    return [Point(day, value) for day, value in kept]
+        return [(first + timedelta(days=n), found.get(first + timedelta(days=n))) for n in range(DAYS)]
+
+    return [Point(day, value) for day, value in _kept(key, make)]
 
 
 def draw(chart: Chart, points: Sequence[Point]) -> dict[str, Any]:
     """Everything the template needs; heights are scaled to the highest bar (a rate to 1000)."""
     values = [point.value or 0 for point in points]
+    is_mean = chart.format in ("permille", "minutes")
     top = 1000 if chart.format == "permille" else max([*values, 1])
     step = WIDTH / max(len(points), 1)
     bars = []
@@ -108,8 +183,8 @@ def draw(chart: Chart, points: Sequence[Point]) -> dict[str, Any]:
         "chart": chart,
         "bars": bars,
         "today": shown(last, chart.format),
-        "sum": None if chart.format == "permille" else shown(sum(values), chart.format),
-        "mean": shown(_mean(points), chart.format) if chart.format == "permille" else None,
+        "sum": None if is_mean else shown(sum(values), chart.format),
+        "mean": shown(_mean(points), chart.format) if is_mean else None,
         "first": points[0].day if points else None,
         "last": points[-1].day if points else None,
         "is_empty": not any(values),
@@ -130,6 +205,8 @@ def shown(value: int | None, format: Format) -> str:
         return money_text(value)
     if format == "permille":
         return f"{value / 10:.1f} %"
+    if format == "minutes":
+        return ngettext("%(hours)s hour", "%(hours)s hours", 2) % {"hours": f"{value / 60:.1f}"}
     return f"{value:,}"
 
 

@@ -12,6 +12,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
@@ -19,7 +20,7 @@ from unfold.sites import UnfoldAdminSite
 
 from kernel import clock
 from kernel.admin import desk
-from kernel.admin.charts import charts_for, shown
+from kernel.admin.charts import charts_for, rankings_for, shown
 from kernel.admin.policy import AccessPolicy, DenyAll
 from kernel.admin.reveal import personal_fields
 
@@ -88,6 +89,7 @@ class QuitsAdminSite(UnfoldAdminSite):
         self.pages.append((route, view, name))
 
     def extra_urls(self) -> list[URLPattern]:
+        autodiscover_modules("charts")
         return [
             *[path(route, self.admin_view(view), name=name) for route, view, name in self.pages],
             path("find/", self.admin_view(self.find), name="find"),
@@ -131,6 +133,7 @@ class QuitsAdminSite(UnfoldAdminSite):
             "waiting_total": sum(min(row["count"], desk.CAP) for row in waiting),
             "figures": figures,
             "charts": charts_for(scope),
+            "rankings": rankings_for(scope),
             "groups": desk.navigation_for(self.policy, request.user),
             "today": scope.today_start,
             "headline": self.policy.headline_of(request.user),
