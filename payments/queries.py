@@ -75,7 +75,7 @@ def bills_to_fetch(*, now: datetime) -> list[tuple[UUID, str, date]]:
         known = {(bill.kind, bill.bill_on): bill for bill in bills}
         for back in range((newest - first).days + 1):
             day = newest - timedelta(days=back)
-            for kind in ("trade", "refund") if account.channel == "wechat" else ("trade",):
+            for kind in ("trade", "refund"):
                 bill = known.get((kind, day))
                 if bill is None or (bill.next_try_at is not None and bill.next_try_at <= now):
                     wanted.append((account.id, kind, day))

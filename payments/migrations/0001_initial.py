@@ -2,10 +2,11 @@
 
 import django.db.models.deletion
 import django_fsm
-import kernel.numbers
 import pgtrigger.compiler
 import pgtrigger.migrations
 from django.db import migrations, models
+
+import kernel.numbers
 
 
 class Migration(migrations.Migration):
