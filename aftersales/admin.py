@@ -2,11 +2,12 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin as django_admin
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.db.models import QuerySet
+from django.http import FileResponse, HttpRequest
+from django.urls import URLPattern, path, reverse
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -16,33 +17,42 @@ from django.utils.translation import gettext_lazy
 
 from aftersales import claim_page, forms
 from aftersales.actors import By
-from aftersales.claim_page import TONES, time_left
+from aftersales.api.views import image_response
+from aftersales.claim_buttons import BUTTONS
+from aftersales.claim_page import TABS, TONES, time_left
+from aftersales.commands.add_evidence import add_evidence
 from aftersales.commands.approve_after_sales import approve_after_sales
+from aftersales.commands.confirm_exchange import confirm_exchange
 from aftersales.commands.confirm_return import confirm_return
+from aftersales.commands.convert_to_refund import convert_to_refund
+from aftersales.commands.open_arbitration import open_arbitration
 from aftersales.commands.reject_after_sales import reject_after_sales
+from aftersales.commands.reject_failed import reject_failed
 from aftersales.commands.reject_return import reject_return
 from aftersales.commands.retry_after_sales import retry_after_sales
 from aftersales.commands.retry_rollback import retry_rollback
+from aftersales.commands.settle_offline import settle_offline
+from aftersales.commands.ship_replacement import ship_replacement
 from aftersales.models import (
     Actor,
     AfterSalesLog,
     AfterSalesOrder,
-    AfterSalesSettings,
     AfterSalesUnit,
+    CarrierEvent,
+    Evidence,
+    Exchange,
     Inspection,
     ReturnShipment,
     Rollback,
     Status,
-    Type,
 )
 from aftersales.reasons import reason_label
 from kernel import admin, clock, money
-from kernel.admin import Button, Hit, QuitsAdmin, Scope, reveal
-from kernel.admin.buttons import Reason
+from kernel.admin import QuitsAdmin, reveal
 from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
 from merchants import scoping
-from merchants.roles import FINANCE, MERCHANT, OPERATIONS, OWNER, READERS
+from merchants.roles import AUDITOR, CUSTOMER_SERVICE, FINANCE, MERCHANT, OPERATIONS, OWNER, READERS
 
 scoping.register(
     AfterSalesOrder,
@@ -52,30 +62,27 @@ scoping.register(
         "reject": MERCHANT,
         "confirm_return": MERCHANT,
         "reject_return": MERCHANT,
+        "confirm_exchange": MERCHANT,
+        "ship_replacement": MERCHANT,
+        "convert_to_refund": MERCHANT,
+        "open_arbitration": MERCHANT | CUSTOMER_SERVICE,
+        "add_evidence": MERCHANT | CUSTOMER_SERVICE | OPERATIONS,
         "retry_refund": FINANCE | OWNER,
+        "enter_voucher": FINANCE,
+        "approve_voucher": FINANCE,
+        "ask_rejection": FINANCE | OPERATIONS,
+        "approve_rejection": FINANCE | OPERATIONS,
         "retry_rollback": OPERATIONS | FINANCE | OWNER,
+        "export": MERCHANT | FINANCE | AUDITOR,
     },
 )
 reveal.declare(AfterSalesOrder, "user_id")
 scoping.register(AfterSalesUnit)
 scoping.register(Rollback)
-scoping.register(AfterSalesSettings, path="merchant")
-for part in (AfterSalesLog, ReturnShipment, Inspection):
+scoping.register(CarrierEvent)
+scoping.register(Evidence)
+for part in (AfterSalesLog, ReturnShipment, Inspection, Exchange):
     scoping.register(part, path="after_sales__merchant")
-
-TABS: dict[str, tuple[Any, Q]] = {
-    "audit": (gettext_lazy("To audit"), Q(status=Status.WAIT_AUDIT)),
-    "receive": (gettext_lazy("To inspect"), Q(status=Status.WAIT_MERCHANT_RECEIVE)),
-    "ship": (gettext_lazy("To ship"), Q(status=Status.WAIT_MERCHANT_SHIP)),
-    "buyer": (
-        gettext_lazy("With the buyer"),
-        Q(status__in=[Status.WAIT_BUYER_RETURN, Status.WAIT_BUYER_PAY, Status.WAIT_BUYER_CONFIRM]),
-    ),
-    "refunding": (gettext_lazy("Refunding"), Q(status=Status.REFUNDING)),
-    "failed": (gettext_lazy("Refund failed"), Q(status=Status.REFUND_FAILED)),
-    "done": (gettext_lazy("Ended"), Q(status__in=Status.final())),
-}
-"""The queue's tabs: what has to be done by whom."""
 
 
 class TabFilter(django_admin.SimpleListFilter):
@@ -93,49 +100,6 @@ class TabFilter(django_admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         tab = TABS.get(self.value() or "")
         return queryset.filter(tab[1]) if tab else queryset
-
-
-def in_audit(claim: AfterSalesOrder) -> bool:
-    return claim.status == Status.WAIT_AUDIT and not claim.is_disputed
-
-
-def in_inspection(claim: AfterSalesOrder) -> bool:
-    return claim.status == Status.WAIT_MERCHANT_RECEIVE and not claim.is_disputed
-
-
-def may_retry(claim: AfterSalesOrder) -> bool:
-    return claim.status == Status.REFUND_FAILED
-
-
-def has_dead_rollback(claim: AfterSalesOrder) -> bool:
-    return claim.status == Status.REFUND_SUCCESS and any(
-        item["state"] == "dead" for item in claim_page.rollbacks_of(claim)
-    )
-
-
-def approval_question(claim: AfterSalesOrder | None) -> str:
-    """What approving does, with the amount when money moves."""
-    if claim is None:
-        return _("Each claim is approved with the amount the rules give.")
-    amounts = {
-        "total": money.display(claim.applied_total_fen),
-        "goods": money.display(claim.applied_goods_fen),
-        "freight": money.display(claim.applied_freight_fen),
-    }
-    if claim.type in (Type.REFUND_ONLY, Type.PRICE_PROTECTION):
-        return (
-            _("%(total)s go back to the buyer at once: %(goods)s for the goods, %(freight)s for the freight.") % amounts
-        )
-    if claim.type == Type.RESHIP:
-        return _("You send the goods once more. No money moves.")
-    return _("The buyer sends the goods back. After your inspection %(total)s go back to the buyer.") % amounts
-
-
-def inspection_question(claim: AfterSalesOrder) -> str:
-    return _("The parcel is here. %(total)s go back to the buyer for %(qty)s units, unless you lower it below.") % {
-        "total": money.display(claim.applied_total_fen),
-        "qty": claim.qty,
-    }
 
 
 @admin.register(AfterSalesOrder)
@@ -158,62 +122,22 @@ class AfterSalesAdmin(QuitsAdmin):
     change_list_template = "aftersales/queue.html"
     bulk = ["approve", "reject"]
     audit_fields = ["status", "version", "liability", "approved_goods_fen", "approved_freight_fen"]
-    buttons = [
-        Button(
-            "approve",
-            gettext_lazy("Approve"),
-            form=forms.DecisionForm,
-            icon="check",
-            variant="primary",
-            confirm=approval_question,
-            allowed=in_audit,
+    addresses = {"aftersales_evidence_image": "view"}
+    export_columns = [
+        (gettext_lazy("No."), "after_sales_no"),
+        (gettext_lazy("Order no."), "order_no"),
+        (gettext_lazy("Type"), "get_type_display"),
+        (gettext_lazy("Status"), "get_status_display"),
+        (gettext_lazy("Reason"), lambda claim: reason_label(claim.reason_code)),
+        (gettext_lazy("Applied for (yuan)"), lambda claim: money.fen_to_yuan(claim.applied_total_fen)),
+        (
+            gettext_lazy("Approved (yuan)"),
+            lambda claim: "" if claim.approved_total_fen is None else money.fen_to_yuan(claim.approved_total_fen),
         ),
-        Button(
-            "reject",
-            gettext_lazy("Refuse"),
-            form=Reason,
-            icon="close",
-            variant="danger",
-            confirm=gettext_lazy("The buyer gets nothing and may go to arbitration. The units are free again."),
-            allowed=in_audit,
-        ),
-        Button(
-            "confirm_return",
-            gettext_lazy("Confirm receipt and refund"),
-            form=forms.InspectionForm,
-            icon="inventory",
-            variant="primary",
-            confirm=inspection_question,
-            allowed=in_inspection,
-        ),
-        Button(
-            "reject_return",
-            gettext_lazy("Refuse and send back"),
-            form=forms.SendBackForm,
-            icon="undo",
-            variant="danger",
-            confirm=gettext_lazy("No money moves. The goods go back to the buyer; the parcel's number is mandatory."),
-            allowed=in_inspection,
-        ),
-        Button(
-            "retry_refund",
-            gettext_lazy("Try the refund again"),
-            icon="replay",
-            variant="primary",
-            confirm=lambda claim: (
-                _("%(total)s are sent to the channel again, under the number its rules allow.")
-                % {"total": money.display(claim.approved_total_fen)}
-            ),
-            allowed=may_retry,
-        ),
-        Button(
-            "retry_rollback",
-            gettext_lazy("Try the rollbacks again"),
-            icon="replay",
-            confirm=gettext_lazy("What was not turned back yet is tried again. What is done stays done."),
-            allowed=has_dead_rollback,
-        ),
+        (gettext_lazy("Applied"), "created_at"),
+        (gettext_lazy("Ended"), "finished_at"),
     ]
+    buttons = BUTTONS
 
     class Media:
         css = {"all": ["aftersales/claim.css"]}
@@ -225,7 +149,12 @@ class AfterSalesAdmin(QuitsAdmin):
         return ["due_at", "id"] if tab in TABS and tab != "done" else ["-created_at", "-id"]
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        return [*super().get_list_display(request), self.row_buttons(request, "approve", "reject", "confirm_return")]
+        return [
+            *super().get_list_display(request),
+            self.row_buttons(
+                request, "approve", "confirm_return", "confirm_exchange", "ship_replacement", "retry_refund"
+            ),
+        ]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         rows = self.get_queryset(request)
@@ -388,97 +317,155 @@ class AfterSalesAdmin(QuitsAdmin):
         retry_rollback(merchant_id=obj.merchant_id, after_sales_no=obj.after_sales_no, now=now)
         return _("They are tried again.")
 
+    def do_confirm_exchange(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        done = confirm_exchange(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            expected_version=data["seen_version"] or obj.version,
+            dispositions={name: data[name] for name in ("sellable", "defect", "missing") if data[name]},
+            note=data["note"],
+            ask=forms.ask_of(data),
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        if done.supplement_fen and done.status == Status.WAIT_BUYER_PAY:
+            return _("Received. The buyer is asked for %(fen)s.") % {"fen": money.display(done.supplement_fen)}
+        return _("Received.")
+
+    def do_ship_replacement(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        ship_replacement(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            expected_version=data["seen_version"] or obj.version,
+            carrier=data["carrier"],
+            tracking_no=data["tracking_no"],
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        return _("Shipped.")
+
+    def do_convert_to_refund(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        done = convert_to_refund(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            expected_version=data["seen_version"] or obj.version,
+            reason=data["reason"],
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        total = (done.goods_fen or 0) + (done.freight_fen or 0)
+        return _("Turned into a refund of %(total)s.") % {"total": money.display(total)}
+
+    def do_open_arbitration(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        open_arbitration(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            wish=data["wish"],
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        return _("The platform was called in.")
+
+    def do_add_evidence(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        add_evidence(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            content=data["file"].read(),
+            note=data["note"],
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        return _("The image is kept.")
+
+    def do_enter_voucher(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        settle_offline(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            voucher=data["voucher"],
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        return _("The voucher waits for another person.")
+
+    def do_approve_voucher(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        settle_offline(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+        return _("Approved; the claim ends as refunded.")
+
+    def do_ask_rejection(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        self._give_up(request, obj, data["reason"], data, key=key, now=now)
+        return _("Another person has to agree.")
+
+    def do_approve_rejection(
+        self, request: HttpRequest, obj: AfterSalesOrder, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        self._give_up(request, obj, "", data, key=key, now=now)
+        return _("The refund is given up.")
+
+    def _give_up(
+        self,
+        request: HttpRequest,
+        obj: AfterSalesOrder,
+        reason: str,
+        data: dict[str, Any],
+        *,
+        key: BusinessKey,
+        now: datetime,
+    ) -> None:
+        reject_failed(
+            merchant_id=obj.merchant_id,
+            after_sales_no=obj.after_sales_no,
+            expected_version=data["seen_version"] or obj.version,
+            reason=reason,
+            by=self.actor(request),
+            key=key,
+            now=now,
+        )
+
+    def image_view(self, request: HttpRequest, evidence_id: UUID) -> FileResponse:
+        """An image, for whoever may see its claim or case."""
+        scoping.require(request.user, AfterSalesOrder)
+        return image_response(scoping.get_or_404(request.user, Evidence.objects.all(), pk=evidence_id))
+
+    def get_urls(self) -> list[URLPattern]:
+        image = path(
+            "evidence/<uuid:evidence_id>/",
+            self.admin_site.admin_view(self.image_view),
+            name="aftersales_evidence_image",
+        )
+        return [image, *super().get_urls()]
+
     def actor(self, request: HttpRequest) -> By:
         kind = Actor.MERCHANT if self.admin_site.policy.merchant_of(request.user) else Actor.PLATFORM
         return By(kind, request.user.get_username()[:64])
 
 
-def _waiting(which: Q, *, soon: bool = False) -> Any:
-    def count(scope: Scope) -> int:
-        rows = scope.of(AfterSalesOrder).filter(which)
-        return admin.capped(rows)
-
-    return count
-
-
-admin.register_navigation(
-    "aftersales.queue",
-    group=gettext_lazy("After-sales"),
-    label=gettext_lazy("After-sales queue"),
-    url="admin:aftersales_aftersalesorder_changelist",
-    params={"tab": "audit"},
-    page=AfterSalesOrder,
-    icon="assignment_return",
-    order=100,
-)
-admin.register_waiting(
-    "aftersales.audit",
-    gettext_lazy("Claims to audit"),
-    _waiting(TABS["audit"][1]),
-    "admin:aftersales_aftersalesorder_changelist",
-    page=AfterSalesOrder,
-    action="approve",
-    params={"tab": "audit"},
-    icon="gavel",
-    hint=gettext_lazy("Silence after the deadline approves or escalates."),
-    order=10,
-)
-admin.register_waiting(
-    "aftersales.receive",
-    gettext_lazy("Parcels to inspect"),
-    _waiting(TABS["receive"][1]),
-    "admin:aftersales_aftersalesorder_changelist",
-    page=AfterSalesOrder,
-    action="confirm_return",
-    params={"tab": "receive"},
-    icon="inventory",
-    hint=gettext_lazy("Buyers wait for their money."),
-    order=20,
-)
-admin.register_waiting(
-    "aftersales.failed",
-    gettext_lazy("Failed refunds"),
-    _waiting(TABS["failed"][1]),
-    "admin:aftersales_aftersalesorder_changelist",
-    page=AfterSalesOrder,
-    action="retry_refund",
-    params={"tab": "failed"},
-    icon="money_off",
-    hint=gettext_lazy("The channel said no; a person decides."),
-    order=30,
-)
-
-
-def _refunded_today(scope: Scope) -> int:
-    from django.db.models import F, Sum
-
-    rows = scope.of(AfterSalesOrder).filter(status=Status.REFUND_SUCCESS, finished_at__gte=scope.today_start)
-    total = rows.aggregate(fen=Sum(F("approved_goods_fen") + F("approved_freight_fen")))["fen"]
-    return int(total or 0)
-
-
-admin.register_figure(
-    "aftersales.refunded_today",
-    gettext_lazy("Refunded today"),
-    _refunded_today,
-    page=AfterSalesOrder,
-    url="admin:aftersales_aftersalesorder_changelist",
-    params={"tab": "done"},
-    format="money",
-    order=20,
-)
-
-
-def _find(scope: Scope, term: str) -> list[Hit]:
-    rows = scope.of(AfterSalesOrder).filter(Q(after_sales_no=term) | Q(order_no=term))[:5]
-    return [
-        Hit(
-            row.after_sales_no,
-            f"{row.get_type_display()} · {row.get_status_display()} · {money.display(row.applied_total_fen)}",
-            reverse("admin:aftersales_aftersalesorder_change", args=[row.pk]),
-        )
-        for row in rows
-    ]
-
-
-admin.register_search("after_sales", _find, page=AfterSalesOrder)
+# The other pages of this floor register themselves on import.
+from aftersales import arbitration_pages, desk, risk_pages, shadow_pages  # noqa: E402, F401

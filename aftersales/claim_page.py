@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from aftersales.amounts import goods_entitlement
 from aftersales.drafts import frozen_line
@@ -52,6 +53,20 @@ PATHS = {
     Type.PRICE_PROTECTION: (Status.WAIT_AUDIT, Status.REFUNDING, Status.REFUND_SUCCESS),
 }
 """The way each type usually goes, drawn as steps."""
+
+TABS: dict[str, tuple[Any, Q]] = {
+    "audit": (gettext_lazy("To audit"), Q(status=Status.WAIT_AUDIT)),
+    "receive": (gettext_lazy("To inspect"), Q(status=Status.WAIT_MERCHANT_RECEIVE)),
+    "ship": (gettext_lazy("To ship"), Q(status=Status.WAIT_MERCHANT_SHIP)),
+    "buyer": (
+        gettext_lazy("With the buyer"),
+        Q(status__in=[Status.WAIT_BUYER_RETURN, Status.WAIT_BUYER_PAY, Status.WAIT_BUYER_CONFIRM]),
+    ),
+    "refunding": (gettext_lazy("Refunding"), Q(status=Status.REFUNDING)),
+    "failed": (gettext_lazy("Refund failed"), Q(status=Status.REFUND_FAILED)),
+    "done": (gettext_lazy("Ended"), Q(status__in=Status.final())),
+}
+"""The queue's tabs: what has to be done by whom."""
 
 HISTORY = timedelta(days=90)
 
@@ -112,6 +127,11 @@ def context_of(claim: AfterSalesOrder, *, now: datetime) -> dict[str, Any]:
         "rollbacks": rollbacks_of(claim),
         "shipments": list(claim.shipments.order_by("entered_at")),
         "inspection": getattr(claim, "inspection", None),
+        "images": list(claim.evidence.order_by("created_at")),
+        "cases": list(claim.arbitrations.order_by("opened_at")),
+        "exchange": getattr(claim, "exchange", None),
+        "risk": getattr(claim, "risk_review", None),
+        "linked": list(claim.linked.order_by("created_at")),
         "sisters": list(
             AfterSalesOrder.objects.filter(order_id=claim.order_id).exclude(pk=claim.pk).order_by("-created_at")[:10]
         ),

@@ -7,11 +7,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from aftersales.models import AfterSalesOrder, Liability, Type
+from aftersales.algorithms import ALGORITHMS
+from aftersales.models import AfterSalesOrder, AfterSalesSettings, ArbitrationCase, Liability, RiskRule, Type
+from aftersales.risk import RULES, figures_of
 from aftersales.settlement import Ask, settle
 from kernel import money
 from kernel.admin import ButtonForm
 from kernel.errors import Refusal
+from merchants.models import Merchant
 
 
 class YuanField(forms.CharField):
@@ -143,3 +146,141 @@ def ask_of(data: dict[str, Any]) -> Ask:
         freight_fen=data.get("freight_fen"),
         reduction_reason=data.get("reduction_reason") or "",
     )
+
+
+class ParcelForm(ButtonForm):
+    """The merchant's parcel to the buyer."""
+
+    carrier = forms.CharField(label=gettext_lazy("Carrier"), max_length=32)
+    tracking_no = forms.CharField(label=gettext_lazy("Tracking number"), max_length=64)
+
+
+class VoucherForm(ButtonForm):
+    """How the money was paid outside the channel."""
+
+    voucher = forms.CharField(
+        label=gettext_lazy("Voucher"),
+        max_length=128,
+        help_text=gettext_lazy("The bank's number of the transfer, for example. Another person approves it."),
+    )
+
+
+class WishForm(ButtonForm):
+    """What a party asks the platform for."""
+
+    wish = forms.CharField(label=gettext_lazy("What do you ask for?"), max_length=4000, widget=forms.Textarea)
+
+
+class StatementForm(ButtonForm):
+    """What a party has to say."""
+
+    text = forms.CharField(label=gettext_lazy("Statement"), max_length=4000, widget=forms.Textarea)
+
+
+class ImageForm(ButtonForm):
+    """An image as evidence; it is judged by its content when it arrives."""
+
+    file = forms.FileField(label=gettext_lazy("Image"), help_text=gettext_lazy("JPEG, PNG, WebP or GIF, up to 10 MiB."))
+    note = forms.CharField(label=gettext_lazy("What it shows"), max_length=200, required=False)
+
+
+class AwardForm(ButtonForm):
+    """The platform's decision: an amount, who is responsible, and why."""
+
+    goods_fen = YuanField(label=gettext_lazy("Award for the goods (yuan)"))
+    freight_fen = YuanField(label=gettext_lazy("Award for the freight (yuan)"))
+    responsible = forms.ChoiceField(label=gettext_lazy("Responsible"), choices=ArbitrationCase.Responsible.choices)
+    decision = forms.CharField(
+        label=gettext_lazy("Decision"),
+        max_length=4000,
+        widget=forms.Textarea,
+        help_text=gettext_lazy("Both sides read it."),
+    )
+
+    def prepare(self) -> None:
+        self.fields["goods_fen"].initial = self.fields["freight_fen"].initial = 0
+        if isinstance(self.obj, ArbitrationCase):
+            self.fields["goods_fen"].help_text = _("0 leaves things as they are. At most %(amount)s in all.") % {
+                "amount": money.display(self.obj.entitled_fen)
+            }
+
+
+class RiskRuleForm(ButtonForm):
+    """A rule's figures as name=value, one a line."""
+
+    figures = forms.CharField(
+        label=gettext_lazy("Figures"),
+        required=False,
+        widget=forms.Textarea,
+        help_text=gettext_lazy("One a line, name = number."),
+    )
+    is_active = forms.BooleanField(label=gettext_lazy("Active"), required=False, initial=True)
+
+    def prepare(self) -> None:
+        if isinstance(self.obj, RiskRule):
+            self.fields["figures"].initial = "\n".join(f"{name} = {value}" for name, value in self.obj.params.items())
+            self.fields["is_active"].initial = self.obj.is_active
+
+    def clean_figures(self) -> str:
+        figures: dict[str, int] = {}
+        for line in self.cleaned_data["figures"].splitlines():
+            name, _equals, value = (part.strip() for part in line.partition("="))
+            if not line.strip():
+                continue
+            if not value.isascii() or not value.isdigit():
+                raise forms.ValidationError(_("“%(line)s” is not name = number.") % {"line": line})
+            figures[name] = int(value)
+        self.parsed = figures
+        return str(self.cleaned_data["figures"])
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        kind = self.obj.kind if isinstance(self.obj, RiskRule) else data.get("kind", "")
+        if not self.errors:
+            try:
+                data["params"] = figures_of(kind, self.parsed)
+            except Refusal as refusal:
+                self.add_error("figures", _("Unknown or senseless: %(names)s.") % {"names": ", ".join(refusal.data)})
+        return data
+
+
+class NewRiskRuleForm(RiskRuleForm):
+    """A rule for all merchants, or for one of them."""
+
+    kind = forms.ChoiceField(label=gettext_lazy("Rule"), choices=[(kind, rule.label) for kind, rule in RULES.items()])
+    merchant = forms.ModelChoiceField(
+        label=gettext_lazy("Merchant"),
+        queryset=Merchant.objects.order_by("code"),
+        required=False,
+        empty_label=gettext_lazy("All merchants"),
+    )
+    field_order = ["kind", "merchant", "figures", "is_active"]
+
+
+class ClaimSettingsForm(ButtonForm):
+    """What a merchant sets beyond the windows of the shop."""
+
+    instant_refund_up_to_fen = YuanField(
+        label=gettext_lazy("Approve unshipped refunds at once up to (yuan)"),
+        required=False,
+        help_text=gettext_lazy("Empty: never."),
+    )
+    carrier_silence_days = forms.IntegerField(
+        label=gettext_lazy("Escalate when the carrier is silent (days)"), min_value=1, max_value=90
+    )
+
+    def prepare(self) -> None:
+        settings = self.obj
+        if isinstance(settings, AfterSalesSettings):
+            for name in ("instant_refund_up_to_fen", "carrier_silence_days"):
+                self.fields[name].initial = getattr(settings, name)
+
+
+class ShadowForm(ButtonForm):
+    """Which algorithm runs beside the live one."""
+
+    algorithm = forms.ChoiceField(label=gettext_lazy("Second algorithm"))
+
+    def prepare(self) -> None:
+        live = self.obj.algorithm if isinstance(self.obj, AfterSalesSettings) else ""
+        self.fields["algorithm"].choices = [(name, name) for name in ALGORITHMS if name != live]  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from django import template
 
 from aftersales.claim_page import TONES
 from aftersales.models import Status
+from aftersales.risk import RULES
 from kernel import money
 from orders.models import OrderLine, PayMethod
 
@@ -25,6 +26,11 @@ def committed(line: OrderLine) -> int:
 @register.filter
 def status_tone(status: str) -> str:
     return TONES[Status(status)]
+
+
+@register.filter
+def risk_rule(kind: str) -> str:
+    return str(RULES[kind].label) if kind in RULES else kind
 
 
 @register.filter
