@@ -34,6 +34,7 @@ class ShopFront:
     settings: dict[str, Any]
     goods: dict[str, Goods]
     coupons: list[dict[str, Any]] = field(default_factory=list)
+    channels: tuple[str, ...] = ("wechat",)
 
 
 NUTS = ShopFront(
@@ -72,6 +73,7 @@ HOME = ShopFront(
         {"code": "HOME-200-25", "name": "家居满 200 减 25", "kind": "THRESHOLD", "threshold_fen": 20000,
          "off_fen": 2500, "valid_days": 30},
     ],
+    channels=("wechat", "alipay"),
 )  # fmt: skip
 
 PEOPLE = [

@@ -133,9 +133,19 @@ class Shop:
         self.work_off(now=now)
         return Order.objects.get(pk=made.order_id)
 
-    def buy(self, user_id: str, lines: list[AskedLine], *, now: datetime, pay: bool = True, **more: Any) -> Order:
+    def buy(
+        self,
+        user_id: str,
+        lines: list[AskedLine],
+        *,
+        now: datetime,
+        pay: bool = True,
+        pay_method: str = "wechat",
+        **more: Any,
+    ) -> Order:
         """Quote, order, pay: within two minutes."""
-        order = self.order(self.quote(user_id, lines, now=now, **more), now=now + timedelta(seconds=40))
+        quote = self.quote(user_id, lines, now=now, **more)
+        order = self.order(quote, now=now + timedelta(seconds=40), pay_method=pay_method)
         return self.pay(order, now=now + timedelta(seconds=100)) if pay else order
 
     def pay(self, order: Order, *, now: datetime) -> Order:
@@ -143,7 +153,7 @@ class Shop:
         payment = self.place(order, now=now)
         if self.simulator is not None:
             self.simulator.clock(to=now.isoformat())
-            self.simulator.pay(payment.out_trade_no, notify=False)
+            self.simulator.pay(payment.out_trade_no, channel=payment.channel, notify=False)
             heard = ask(payment, now=now)
         else:
             heard = Heard(answer=Answer.PAID_EQUAL, fact=self.paid_fact(payment, now=now))
@@ -325,11 +335,11 @@ class Shop:
         else:
             self.simulator.clock(to=now.isoformat())
             sent = send_refund(attempt_id=attempt.pk, now=now)
-            if sent.status != RefundAttempt.Status.PROCESSING:
+            if sent.status not in (RefundAttempt.Status.PROCESSING, RefundAttempt.Status.SUCCESS):
                 raise RuntimeError(f"the channel did not take {attempt.number}: {sent}")
-            if to != "PROCESSING":
+            if to != "PROCESSING" and sent.status == RefundAttempt.Status.PROCESSING:
                 self.simulator.clock(to=done_at.isoformat())
-                self.simulator.settle(attempt.number, to=to)
+                self.simulator.settle(attempt.number, to=to, channel=attempt.payment.channel)
                 query_refund(attempt_id=attempt.pk, forced=True, now=done_at)
         self.work_off(now=done_at + timedelta(seconds=1))
 

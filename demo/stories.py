@@ -208,6 +208,21 @@ def home_delivered(week: Week) -> None:
 
 
 @story
+def home_by_alipay(week: Week) -> None:
+    """Paid by Alipay, one of two cups sent back: its refund stands in Alipay's bill."""
+    shop = week.muli
+    order = buy(shop, "zhou", HOME.goods["cup"].line(2), freight_fen=600, pay_method="alipay", now=week.day(4, 20, 20))
+    shop.ship(order, now=week.day(3, 10))
+    shop.sign(order, now=week.day(2, 11))
+    claim = shop.claim(order, line_no=1, reason="damaged", text="杯沿有缺口", now=week.day(2, 12))
+    claim = shop.approve(claim, now=week.day(2, 13))
+    claim = shop.send_back(claim, now=week.day(2, 15))
+    claim = shop.receive(claim, defect=1, now=week.day(1, 10))
+    shop.refund(claim, now=week.day(1, 10, 2))
+    buy(shop, "lin", HOME.goods["towel"].line(2), pay_method="alipay", now=week.day(1, 12, 40))
+
+
+@story
 def home_virtual(week: Week) -> None:
     buy(week.muli, "lin", HOME.goods["class"].line(), now=week.day(3, 21, 15))
 
@@ -250,7 +265,7 @@ def refunded_past_us(week: Week) -> None:
     shop = week.muli
     if shop.simulator is None:
         return
-    unrefunded = Payment.objects.filter(merchant_id=shop.merchant_id, status="PAID", refund_count=0)
+    unrefunded = Payment.objects.filter(merchant_id=shop.merchant_id, channel="wechat", status="PAID", refund_count=0)
     payment = unrefunded.select_related("account").order_by("paid_at").first()
     if payment is None or payment.account is None:
         return

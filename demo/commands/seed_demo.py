@@ -12,7 +12,7 @@ from django.conf import settings
 
 from aftersales.models import AfterSalesOrder
 from demo.access import demo_password
-from demo.accounts import ensure_wechat_account
+from demo.accounts import ensure_account
 from demo.catalogue import HOME, NUTS, PEOPLE
 from demo.commands.found_shop import found_shop
 from demo.shop import Shop, answering, in_the_past
@@ -58,14 +58,16 @@ def seed_demo(*, now: datetime, simulator_url: str = "", state: Path | None = No
     ids = {front.code: found_shop(front=front, now=began).merchant_id for front in FRONTS}
     _people(ids, now=began)
     for number, front in enumerate(FRONTS):
-        ensure_wechat_account(
-            merchant_id=ids[front.code],
-            number=number,
-            name=front.name,
-            state=state or settings.QUITS_VAR / "simulator",
-            base_url=simulator_url or "http://127.0.0.1:9",
-            now=began,
-        )
+        for channel in front.channels:
+            ensure_account(
+                merchant_id=ids[front.code],
+                channel=channel,
+                number=number,
+                name=front.name,
+                state=state or settings.QUITS_VAR / "simulator",
+                base_url=simulator_url or "http://127.0.0.1:9",
+                now=began,
+            )
     shops = {front.code: Shop(merchant_id=ids[front.code], code=front.code, simulator=simulator) for front in FRONTS}
     week = Week(yunwu=shops["yunwu"], muli=shops["muli"], now=now)
     fresh = _tell(week, simulator)
@@ -83,8 +85,8 @@ def _tell(week: Week, simulator: SimulatorClient | None) -> bool:
         if simulator is not None:
             today = channel_day(week.now)
             for back in range(DAYS, 0, -1):
-                morning = week.day(back - 1, 10, 5)
-                reconcile_day(on_date=today - timedelta(days=back), now=min(morning, week.now))
+                noon = week.day(back - 1, 13, 5)
+                reconcile_day(on_date=today - timedelta(days=back), now=min(noon, week.now))
     return True
 
 

@@ -12,8 +12,9 @@ from payments.gateway import ChannelRefused, ChannelUnknown
 from payments.models import ChannelAccount, ChannelBill
 from reconciliation.commands.run_reconciliation import Reconciled, run_reconciliation
 
-KINDS = {"wechat": ("trade", "refund"), "alipay": ("trade",)}
-"""The bills that the comparisons read, by channel. Balance has no channel side."""
+CHANNELS = ("wechat", "alipay")
+KINDS = ("trade", "refund")
+"""The channels with a side of their own, and the bills of them that the comparisons read."""
 
 log = structlog.get_logger(__name__)
 
@@ -24,13 +25,13 @@ def reconcile_day(*, on_date: date, now: datetime, merchant_id: uuid.UUID | None
     A bill that is not there, does not add up or cannot be fetched stops nothing: its account is not judged,
     the run is WAITING, and the next call of the same day goes on from there.
     """
-    accounts = ChannelAccount.objects.filter(is_active=True, channel__in=KINDS)
+    accounts = ChannelAccount.objects.filter(is_active=True, channel__in=CHANNELS)
     if merchant_id is not None:
         accounts = accounts.filter(merchant_id=merchant_id)
     waiting = [
         f"{account.merchant.code} {account.channel} {kind}"
         for account in accounts.select_related("merchant").order_by("merchant__code", "channel")
-        for kind in KINDS[account.channel]
+        for kind in KINDS
         if not _has_bill(account, kind=kind, on_date=on_date, now=now)
     ]
     return run_reconciliation(on_date=on_date, merchant_id=merchant_id, waiting=waiting, now=now)

@@ -96,7 +96,7 @@ UPDATE refund_item i SET
                                     interval '1 day') AS d(on_day)
         WHERE NOT EXISTS (SELECT FROM channel_bill b
                           WHERE b.merchant_id = i.merchant_id AND b.channel = i.channel
-                            AND b.kind = CASE i.channel WHEN 'wechat' THEN 'refund' ELSE 'trade' END
+                            AND b.kind = 'refund'
                             AND b.bill_on = d.on_day::date AND b.state IN ('PARSED', 'EMPTY'))),
     timing = i.status = 'SUCCESS' AND i.lines > 0 AND i.theirs_state NOT IN ('FAIL', 'CLOSED')
              AND (i.succeeded_at AT TIME ZONE 'Asia/Shanghai')::date <> i.bill_on
