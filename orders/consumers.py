@@ -70,6 +70,23 @@ def queue_failed_refund(event: inbox.Event) -> None:
     )
 
 
+@inbox.consumer("refund.anomaly", name="orders.queue_refund_drift")
+def queue_refund_drift(event: inbox.Event) -> None:
+    """What the channel says of a refund is not what we asked for: nothing moved, people compare both figures."""
+    said = event.payload
+    order = Order.objects.filter(merchant_id=event.merchant_id, order_no=said["order_no"]).first()
+    open_anomaly(
+        merchant_id=event.merchant_id,
+        kind=Anomaly.Kind.REFUND_DRIFT,
+        order=order,
+        order_no=said["order_no"],
+        facts={"refund_no": said["refund_no"], "difference": said["kind"]},
+        evidence=said,
+        outcome="nothing was moved",
+        now=event.now,
+    )
+
+
 def show(event: inbox.Event) -> None:
     """Tell the clients that watch this order, and refresh what pollers read."""
     status_board.publish(UUID(event.payload["order_id"]), now=event.now)
