@@ -22,6 +22,7 @@ from kernel.admin import Button, ButtonForm, QuitsAdmin, Scope
 from kernel.admin.buttons import Reason
 from kernel.idempotency import BusinessKey
 from merchants import scoping
+from merchants.models import Merchant
 from merchants.roles import CUSTOMER_SERVICE, FINANCE, HOUSE, OPERATIONS
 from payments.models import ChannelBill
 from reconciliation.commands.accept_finding import accept_finding
@@ -326,6 +327,9 @@ class RunAdmin(QuitsAdmin):
     def page_context(self, request: HttpRequest, obj: ReconciliationRun) -> dict[str, Any]:
         may = self.admin_site.policy.may
         totals = get_totals(obj)
+        names = dict(Merchant.objects.values_list("code", "name"))
+        for row in [*totals["refunds"], *totals["payments"]]:
+            row["merchant_name"] = names.get(row["merchant"], "")
         bills = (
             ChannelBill.objects.filter(bill_on=obj.on_date)
             .defer("raw")

@@ -76,7 +76,7 @@ class ReconciliationRun(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.on_date}"
+        return f"{self.on_date} {self.get_kind_display()}"
 
     @property
     def match_rate(self) -> float | None:
