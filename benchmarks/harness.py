@@ -222,7 +222,7 @@ def _run_pgbench(cell: Cell, database: str) -> float:
         [
             str(program("pgbench")),
             *("-n", "-M", cell.what.protocol, "-c", str(cell.clients), "-j", str(min(cell.clients, 2))),
-            *("-t", str(cell.operations), "-f", str(script), database),
+            *("-t", str(cell.operations), "-D", "n=-1", "-f", str(script), database),
         ],
         env=libpq_environment(),
         capture_output=True,

@@ -13,17 +13,20 @@ All parts of the statement share one snapshot, so an edge guards the version whe
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, models
+from django.db import DataError, connection, models
 from django.db.models.fields import NOT_PROVIDED
 
 from kernel import numbers, outbox
 from kernel.models import IdempotencyKey, OutboxEvent
+
+DIVISION_BY_ZERO = "22012"
 
 
 @dataclass(frozen=True)
@@ -137,22 +140,24 @@ class Statement:
 def advance(edge: Edge, *, pk: Any, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """Move one row along an edge. The returned columns, or None when nothing matched and nothing was written.
 
-    Joins the caller's transaction. Raises StatementBroken when a Touch missed, and database errors as they are:
-    a unique violation ends the caller's transaction.
+    Joins the caller's transaction; without one the statement is a transaction of its own. Raises StatementBroken when
+    a Touch missed, and database errors as they are: a unique violation ends the caller's transaction.
     """
     statement = edge.statement
     values = {name: _plain(value) for name, value in params.items()}
     values["pk"] = _plain(pk)
     for name in statement.made:
         values[name] = numbers.uuid7()
-    with connection.cursor() as cursor:
-        cursor.execute(statement.text, values)
-        row = cursor.fetchone()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement.text, values)
+            row = cursor.fetchone()
+    except DataError as error:
+        if statement.touches and getattr(error.__cause__, "sqlstate", None) == DIVISION_BY_ZERO:
+            raise StatementBroken(f"{edge.model.__name__}.{edge.method}: a secondary update missed its row") from error
+        raise
     if row is None:
         return None
-    width = len(statement.returning)
-    if any(hits != 1 for hits in row[width:]):
-        raise StatementBroken(f"{edge.model.__name__}.{edge.method}: a secondary update hit {row[width:]} rows")
     if statement.emits:
         outbox.wake_after_commit()
     return dict(zip(statement.returning, row, strict=False))
@@ -204,17 +209,24 @@ class _Compiler:
                 parts.append(f"i{index} AS ({self._insert(write, index)})")
             else:
                 parts.append(f"k{index} AS ({self._touch(write)})")
-                touches.append(f"(SELECT count(*) FROM k{index})")
+                # Division by zero unless the Touch hit exactly one row: the statement takes everything back itself.
+                touches.append(f"1 / CASE WHEN (SELECT count(*) FROM k{index}) = 1 THEN 1 ELSE 0 END")
         if edge.emit is not None:
             parts.append(f"e AS ({self._insert(self._event(edge.emit), len(edge.writes))})")
         returned = [self._field(edge.model, name).column for name in edge.returning]
         wanted = ", ".join([f'u."{name}"' for name in returned] + touches) or "1"
+        rest = "".join(f", {part}" for part in parts) + f" SELECT {wanted} FROM u"
+        kept = ", ".join(f't."{name}"' for name in self._columns_read_in(rest))
         text = (
-            f'WITH u AS (UPDATE "{self.meta.db_table}" t SET {settings} WHERE {" AND ".join(where)} RETURNING t.*)'
-            + "".join(f", {part}" for part in parts)
-            + f" SELECT {wanted} FROM u"
+            f'WITH u AS (UPDATE "{self.meta.db_table}" t SET {settings} WHERE {" AND ".join(where)} RETURNING {kept})'
+            + rest
         )
         return Statement(text, tuple(self.made), tuple(edge.returning), len(touches), edge.emit is not None)
+
+    def _columns_read_in(self, text: str) -> list[str]:
+        """The columns of the moved row that the rest of the statement reads: wide ones are not carried in vain."""
+        read = set(re.findall(r'\bu\."?(\w+)', text))
+        return [str(each.column) for each in self.meta.concrete_fields if each.column in read or each.primary_key]
 
     def _transition(self) -> tuple[str, Any, Any]:
         edge = self.edge
@@ -248,7 +260,7 @@ class _Compiler:
                 value = self._default(write.model, each)
             columns.append(f'"{each.column}"')
             values.append(self._value(value, each))
-        return f'INSERT INTO "{meta.db_table}" ({", ".join(columns)}) SELECT {", ".join(values)} FROM u RETURNING 1'
+        return f'INSERT INTO "{meta.db_table}" ({", ".join(columns)}) SELECT {", ".join(values)} FROM u'
 
     def _touch(self, write: Touch) -> str:
         settings = ", ".join(

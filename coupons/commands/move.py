@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 
 from coupons.models import UserCoupon
 from coupons.refusals import Attempt, CouponRefused, KeyReused, VersionConflict, key_reused, read_coupon
@@ -47,26 +47,52 @@ def move(
     }
     if attempt.expected_version is not None:
         values["expected_version"] = attempt.expected_version
+    if connection.in_atomic_block:
+        with unit_of_work(now=now):
+            return _find_out(edge, _try_once(edge, attempt, values), attempt, values, result, refusal)
+    # The usual case needs no transaction around it: the statement is one.
+    row = _try_once(edge, attempt, values)
+    if isinstance(row, dict):
+        return row
     with unit_of_work(now=now):
-        for _try in range(TRIES):
-            try:
-                row = advance(edge, pk=attempt.coupon_id, params=values)
-            except IntegrityError as error:
-                if key_reused(error):
-                    raise KeyReused(attempt) from error
-                raise
-            if row is not None:
-                return row
-            replay = find_replay(attempt, result)
-            if replay is not None:
-                return replay
-            coupon = read_coupon(attempt)
-            found = refusal(coupon)
-            if isinstance(found, CouponRefused):
-                raise found
-            if found is not None:
-                return found
-        raise VersionConflict(attempt, coupon)
+        return _find_out(edge, row, attempt, values, result, refusal)
+
+
+def _find_out(
+    edge: Edge,
+    row: dict[str, Any] | KeyReused | None,
+    attempt: Attempt,
+    values: dict[str, Any],
+    result: type[T],
+    refusal: Callable[[UserCoupon], CouponRefused | T | None],
+) -> dict[str, Any] | T:
+    """After a first try: the row it moved, the first result of a replay, or why it was refused."""
+    for _try in range(TRIES):
+        if isinstance(row, KeyReused):
+            raise row
+        if row is not None:
+            return row
+        replay = find_replay(attempt, result)
+        if replay is not None:
+            return replay
+        coupon = read_coupon(attempt)
+        found = refusal(coupon)
+        if isinstance(found, CouponRefused):
+            raise found
+        if found is not None:
+            return found
+        row = _try_once(edge, attempt, values)
+    raise VersionConflict(attempt, coupon)
+
+
+def _try_once(edge: Edge, attempt: Attempt, values: dict[str, Any]) -> dict[str, Any] | KeyReused | None:
+    """The statement. None: it matched nothing and wrote nothing."""
+    try:
+        return advance(edge, pk=attempt.coupon_id, params=values)
+    except IntegrityError as error:
+        if key_reused(error):
+            return KeyReused(attempt)
+        raise
 
 
 def find_replay(attempt: Attempt, result: type[T]) -> T | None:

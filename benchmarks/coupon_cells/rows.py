@@ -1,0 +1,144 @@
+"""Rows for the benchmark: made set-based, complete (ledger, leases, keys), so that every invariant holds of them.
+
+Coupon number k has an id, a user, a lease and a token that follow from k, in Python and in SQL alike, so that
+pgbench and our commands can address the same rows without looking anything up.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from django.db import connection
+
+from coupons.commands.create_policy import create_policy, publish_policy
+from coupons.commands.create_template import create_template
+from coupons.commands.issue_coupon import SNAPSHOT
+from coupons.models import CouponTemplate, ReturnPolicy
+from kernel.statemachine import literal
+from merchants.commands.create_merchant import create_merchant
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TAIL = bytes(range(32))
+MERCHANT: dict[str, UUID] = {}
+TABLES = ("user_coupon", "coupon_operation", "coupon_lock", "coupon_redemption", "idempotency_key")
+
+
+def coupon_id(number: int) -> UUID:
+    return UUID(f"00000000-0000-7000-8000-{number:012x}")
+
+
+def lock_id(number: int) -> UUID:
+    return UUID(f"00000000-0000-7000-a000-{number:012x}")
+
+
+def token(number: int) -> str:
+    return base64.urlsafe_b64encode(lock_id(number).bytes + TAIL).decode()
+
+
+def token_hash(number: int) -> bytes:
+    return hashlib.sha256(token(number).encode()).digest()
+
+
+def sql_id(kind: str, number: str = ":k") -> str:
+    """The same ids in SQL; `kind` is the digit that tells coupon (8), operation (9) and lease (a) apart."""
+    return f"('00000000-0000-7000-{kind}000-' || lpad(to_hex({number}::int), 12, '0'))::uuid"
+
+
+def sql_hash(number: str = ":k") -> str:
+    raw = f"decode('0000000000007000a000' || lpad(to_hex({number}::int), 12, '0') || '{TAIL.hex()}', 'hex')"
+    return f"sha256(convert_to(translate(encode({raw}, 'base64'), E'+/\\n', '-_'), 'UTF8'))"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """So many free coupons (numbers from 1), then so many held by orders (numbers after them)."""
+
+    free: int
+    held: int
+
+
+def fill(wanted: Wanted) -> None:
+    """A shop with its coupons, in the database that Django is connected to."""
+    made = create_merchant(code="bench", name="Bench", now=NOW)
+    MERCHANT["id"] = made.merchant_id
+    policy = create_policy(merchant_id=made.merchant_id, code="standard", rules={}, now=NOW)
+    publish_policy(merchant_id=made.merchant_id, policy_id=policy.policy_id, now=NOW)
+    template = create_template(
+        merchant_id=made.merchant_id,
+        code="off50",
+        name="50 off from 300",
+        kind="THRESHOLD",
+        threshold_fen=30000,
+        off_fen=5000,
+        valid_days=3650,
+        policy_code="standard",
+        now=NOW,
+    )
+    with without_foreign_keys(), connection.cursor() as cursor:
+        cursor.execute(_coupons(wanted, made.merchant_id, template.template_id, policy.policy_id))
+        for statement in _ledger(wanted, made.merchant_id):
+            cursor.execute(statement)
+
+
+def _coupons(wanted: Wanted, merchant: UUID, template_id: UUID, policy_id: UUID) -> str:
+    template = CouponTemplate.objects.get(pk=template_id)
+    policy = ReturnPolicy.objects.get(pk=policy_id)
+    snapshot = literal(json.dumps({name: getattr(template, name) for name in SNAPSHOT}))
+    rules = literal(json.dumps({"code": policy.code, "version": policy.version, "rules": policy.rules}))
+    held = f"k > {wanted.free}"
+    return f"""
+        INSERT INTO user_coupon (id, merchant_id, user_id, template_id, template_snapshot, policy_id, policy_snapshot,
+            valid_from, valid_until, created_at, updated_at, status, state_version, locked_order_no, lock_id,
+            lock_token_hash, lease_expires_at)
+        SELECT {sql_id("8", "k")}, '{merchant}', 'u' || k, '{template_id}', {snapshot}::jsonb, '{policy_id}',
+            {rules}::jsonb, '{NOW}', timestamptz '{NOW}' + interval '10 years', '{NOW}', '{NOW}',
+            CASE WHEN {held} THEN 'LOCKED' ELSE 'AVAILABLE' END, CASE WHEN {held} THEN 2 ELSE 1 END,
+            CASE WHEN {held} THEN 'O' || k END, CASE WHEN {held} THEN {sql_id("a", "k")} END,
+            CASE WHEN {held} THEN {sql_hash("k")} END,
+            CASE WHEN {held} THEN timestamptz '{NOW}' + interval '5 minutes' END
+        FROM generate_series(1, {wanted.free + wanted.held}) k"""
+
+
+def _ledger(wanted: Wanted, merchant: UUID) -> list[str]:
+    everybody = f"generate_series(1, {wanted.free + wanted.held}) k"
+    held = f"generate_series({wanted.free + 1}, {wanted.free + wanted.held}) k"
+    columns = """(id, merchant_id, coupon_id, command, from_version, from_status, to_version, to_status, order_no,
+        lock_id, lease_expires_at, actor, reason, business_key, at)"""
+    keys = "(id, merchant_id, key, request_hash, result, created_at)"
+    return [
+        f"""INSERT INTO coupon_operation {columns} SELECT {sql_id("9", "k")}, '{merchant}', {sql_id("8", "k")}, 'ISSUE',
+            NULL, NULL, 1, 'AVAILABLE', '', NULL, NULL, 'bench', '', 'issue:' || k, '{NOW}' FROM {everybody}""",
+        f"""INSERT INTO idempotency_key {keys}
+            SELECT {sql_id("b", "k")}, '{merchant}', 'issue:' || k, '', '{{}}', '{NOW}' FROM {everybody}""",
+        f"""INSERT INTO coupon_operation {columns} SELECT {sql_id("c", "k")}, '{merchant}', {sql_id("8", "k")}, 'LOCK',
+            1, 'AVAILABLE', 2, 'LOCKED', 'O' || k, {sql_id("a", "k")}, timestamptz '{NOW}' + interval '5 minutes',
+            'bench', '', 'lock:' || k, '{NOW}' FROM {held}""",
+        f"""INSERT INTO coupon_lock (id, merchant_id, coupon_id, order_no, acquired_version, token_hash, key_version,
+                locked_at, expires_at)
+            SELECT {sql_id("a", "k")}, '{merchant}', {sql_id("8", "k")}, 'O' || k, 2, {sql_hash("k")}, 1, '{NOW}',
+            timestamptz '{NOW}' + interval '5 minutes' FROM {held}""",
+        f"""INSERT INTO idempotency_key {keys}
+            SELECT {sql_id("d", "k")}, '{merchant}', 'lock:' || k, '', '{{}}', '{NOW}' FROM {held}""",
+    ]
+
+
+@contextmanager
+def without_foreign_keys() -> Iterator[None]:
+    """Take the foreign keys off for a bulk load and put them back (validated, set-based) afterwards."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype = 'f' AND conrelid = ANY(%s::regclass[])",
+            [list(TABLES)],
+        )
+        keys = cursor.fetchall()
+        for table, name, _definition in keys:
+            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+        yield
+        for table, name, definition in keys:
+            cursor.execute(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}')
