@@ -117,7 +117,7 @@ def rankings_for(scope: Scope) -> list[dict[str, Any]]:
 
 
 def _plain(ranking: Ranking, scope: Scope, first: date, last: date) -> list[tuple[str, int, str]]:
-    return [tuple(share) for share in ranking.query(scope, first, last)]
+    return [(share.label, share.value, share.url) for share in ranking.query(scope, first, last)]
 
 
 def instants(scope: Scope, first: date, last: date) -> tuple[datetime, datetime]:
@@ -182,7 +182,7 @@ def draw(chart: Chart, points: Sequence[Point]) -> dict[str, Any]:
     return {
         "chart": chart,
         "bars": bars,
-        "today": shown(last, chart.format),
+        "today": shown(last if is_mean else last or 0, chart.format),
         "sum": None if is_mean else shown(sum(values), chart.format),
         "mean": shown(_mean(points), chart.format) if is_mean else None,
         "first": points[0].day if points else None,
