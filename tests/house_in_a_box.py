@@ -112,6 +112,11 @@ class House:
                 continue
         return len(pids)
 
+    def kill_everything(self) -> int:
+        """kill -9 of the supervisor and of every part at once: as if the machine had stopped."""
+        os.kill(self.record["supervisor"], signal.SIGKILL)
+        return 1 + sum(self.kill(part) for part in self.processes())
+
     def logs(self, lines: int = 30) -> str:
         parts = []
         for path in sorted((self.var / "log").glob("*.log")):

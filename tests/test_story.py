@@ -270,6 +270,8 @@ def test_killed_in_the_middle(house: House) -> None:
         story.send_back("nut")
         desk.receive(story.claims["nut"])
         kill(house, "postgres")
+        assert house.kill_everything() > 8
+        house.start()
         story.wait_for_claim("nut", "REFUND_SUCCESS", seconds=90)
     wait_until("the coupon", story.returned_coupon, seconds=60)
     everything_adds_up(house, story, before)
