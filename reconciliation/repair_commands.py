@@ -29,9 +29,15 @@ from reconciliation.models import Finding
 from reconciliation.repairs import key_of, register
 
 
+def _merchant(finding: Finding) -> UUID:
+    """Whose finding it is. Rules that name a repair always know."""
+    assert finding.merchant_id is not None
+    return finding.merchant_id
+
+
 @register(name="query_refund", title=_("ask the channel about the refund and record its answer"))
 def ask_about_refund(finding: Finding, now: datetime) -> dict[str, Any]:
-    attempts = RefundAttempt.objects.filter(merchant_id=finding.merchant_id)
+    attempts = RefundAttempt.objects.filter(merchant_id=_merchant(finding))
     attempt = attempts.filter(number=finding.key).first() or (
         attempts.filter(request__owner_no=finding.key).order_by("-seq").first()
     )
@@ -43,14 +49,14 @@ def ask_about_refund(finding: Finding, now: datetime) -> dict[str, Any]:
 
 @register(name="redeliver_refund", title=_("hand the refund's event over again"))
 def redeliver_refund(finding: Finding, now: datetime) -> dict[str, Any]:
-    request = RefundRequest.objects.filter(merchant_id=finding.merchant_id, refund_no=finding.key).first()
-    return _redeliver("refund.succeeded", "refund_request_id", request and request.pk, now=now)
+    request = RefundRequest.objects.filter(merchant_id=_merchant(finding), refund_no=finding.key).first()
+    return _redeliver("refund.succeeded", "refund_request_id", request.pk if request else None, now=now)
 
 
 @register(name="redeliver_payment", title=_("hand the payment's event over again"))
 def redeliver_payment(finding: Finding, now: datetime) -> dict[str, Any]:
-    payment = Payment.objects.filter(merchant_id=finding.merchant_id, trade_no=finding.key).first()
-    return _redeliver("payment.succeeded", "payment_id", payment and payment.pk, now=now)
+    payment = Payment.objects.filter(merchant_id=_merchant(finding), trade_no=finding.key).first()
+    return _redeliver("payment.succeeded", "payment_id", payment.pk if payment else None, now=now)
 
 
 def _redeliver(name: str, member: str, value: UUID | None, *, now: datetime) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def download_again(finding: Finding, now: datetime) -> dict[str, Any]:
 @register(name="redeem_for_order", title=_("redeem the coupon for this order, or decide what the order may keep"))
 def redeem_late(finding: Finding, now: datetime) -> dict[str, Any]:
     with unit_of_work(now=now):
-        order = Order.objects.select_for_update().get(merchant_id=finding.merchant_id, order_no=finding.key)
+        order = Order.objects.select_for_update().get(merchant_id=_merchant(finding), order_no=finding.key)
         settled = redeem_for_order(order, payment_no=order.out_trade_no, now=now)
     return {"coupon_state": settled.coupon_state, "decision": settled.decision, "cause": settled.cause}
 
@@ -125,7 +131,7 @@ def redeem_late(finding: Finding, now: datetime) -> dict[str, Any]:
 @register(name="query_payment", title=_("ask the channel about the payment and settle it"))
 def ask_about_payment(finding: Finding, now: datetime) -> dict[str, Any]:
     payment = Payment.objects.exclude(kind=Payment.Kind.EXTRA).filter(
-        merchant_id=finding.merchant_id, out_trade_no=finding.theirs.get("payment", "")
+        merchant_id=_merchant(finding), out_trade_no=finding.theirs.get("payment", "")
     )
     return _settle(payment.select_related("account").first(), now=now)
 
@@ -135,7 +141,7 @@ def settle_payment(finding: Finding, now: datetime) -> dict[str, Any]:
     payment = (
         Payment.objects.select_related("account")
         .filter(
-            merchant_id=finding.merchant_id,
+            merchant_id=_merchant(finding),
             out_trade_no=finding.ours.get("payment", ""),
             trade_no=finding.ours.get("trade_no", ""),
         )
@@ -164,7 +170,7 @@ def _settle(payment: Payment | None, *, now: datetime) -> dict[str, Any]:
 
 @register(name="retry_rollbacks", title=_("turn the systems back that still wait"))
 def retry_rollbacks(finding: Finding, now: datetime) -> dict[str, Any]:
-    claim = AfterSalesOrder.objects.get(merchant_id=finding.merchant_id, after_sales_no=finding.key)
+    claim = AfterSalesOrder.objects.get(merchant_id=_merchant(finding), after_sales_no=finding.key)
     done = {}
     for rollback in claim.rollbacks.filter(state=Rollback.State.PENDING):
         run_rollback(
