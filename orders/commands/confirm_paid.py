@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from kernel.errors import IllegalTransition
 from kernel.statemachine import Edge, P, Sql, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
-from orders.commands.coordinate_coupon import redeem_for_order
+from orders.commands.coordinate_coupon import redeem_for_order, redeem_held
 from orders.models import CouponState, Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row, move_params
 from payments.commands.open_payment import open_payment
@@ -36,7 +37,7 @@ CONFIRM_PAID = Edge(
     },
     writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING)],
     emit=event("order.paid"),
-    returning=["version", "coupon_id", "coupon_state"],
+    returning=["version", "order_no", "merchant_id", "coupon_id"],
 )
 
 
@@ -88,11 +89,8 @@ def confirm_paid(
             payer_paid_fen=fact.payer_paid_fen,
             now=now,
         )
-        order = Order.objects.get(id=order_id)
-        state = CouponState.NONE.value
-        if order.coupon_id is not None:
-            state = redeem_for_order(order, payment_no=fact.out_trade_no, now=now).coupon_state
-        return PaidConfirmed(order.order_no, Order.Status.PAID, moved["version"], state)
+        state = _settle_coupon(order_id, moved, payment_no=fact.out_trade_no, now=now)
+        return PaidConfirmed(moved["order_no"], Order.Status.PAID, moved["version"], state)
 
 
 def confirm_free(*, order: Order, now: datetime, actor: Actor) -> PaidConfirmed:
@@ -112,10 +110,23 @@ def confirm_free(*, order: Order, now: datetime, actor: Actor) -> PaidConfirmed:
     )
     if moved is None:
         raise IllegalTransition(order_no=order.order_no)
-    state = CouponState.NONE.value
-    if order.coupon_id is not None:
-        state = redeem_for_order(Order.objects.get(id=order.id), payment_no=opened.out_trade_no, now=now).coupon_state
+    state = _settle_coupon(order.id, moved, payment_no=opened.out_trade_no, now=now)
     return PaidConfirmed(order.order_no, Order.Status.PAID, moved["version"], state)
+
+
+def _settle_coupon(order_id: UUID, moved: dict[str, Any], *, payment_no: str, now: datetime) -> str:
+    """Redeem what the order leased; what it no longer holds is the coordinator's to decide."""
+    if moved["coupon_id"] is None:
+        return CouponState.NONE.value
+    if redeem_held(
+        order_id=order_id,
+        merchant_id=moved["merchant_id"],
+        order_no=moved["order_no"],
+        payment_no=payment_no,
+        now=now,
+    ):
+        return CouponState.REDEEMED.value
+    return redeem_for_order(Order.objects.get(id=order_id), payment_no=payment_no, now=now).coupon_state
 
 
 def _replay(order: Order, fact: PaymentFact) -> PaidConfirmed:

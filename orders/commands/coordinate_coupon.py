@@ -11,17 +11,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from coupons import leases
 from coupons.commands.lock_coupon import lock_coupon
-from coupons.commands.redeem_coupon import redeem_coupon
+from coupons.commands.redeem_coupon import Redeemed, redeem_coupon
 from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
 from kernel import outbox
 from kernel.errors import NotFound
-from kernel.idempotency import business_key
+from kernel.idempotency import BusinessKey, business_key
 from kernel.transactions import leave_evidence, unit_of_work
 from orders.actors import SYSTEM, Actor
 from orders.commands.open_anomaly import open_anomaly
@@ -41,6 +41,41 @@ class CouponSettled:
     cause: str = ""
 
 
+HELD = """
+SELECT e.id, e.coupon_id, e.lock_id, l.key_version, c.state_version
+FROM order_coupon e JOIN user_coupon c ON c.id = e.coupon_id JOIN coupon_lock l ON l.id = e.lock_id
+WHERE e.order_id = %s AND c.status = 'LOCKED' AND c.lock_id = e.lock_id
+FOR UPDATE OF c
+"""
+
+
+def redeem_held(*, order_id: UUID, merchant_id: UUID, order_no: str, payment_no: str, now: datetime) -> bool:
+    """The usual way of a paid order: it holds its coupon's lease, so the coupon is redeemed under it. Joins the
+    caller's transaction, which holds the order; the coupon's row is held from the look to the redeem.
+
+    False: the lease is no longer the order's; nothing is written, `redeem_for_order` decides.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(HELD, [order_id])
+        held = cursor.fetchone()
+    if held is None:
+        return False
+    evidence_id, coupon_id, lock_id, key_version, version = held
+    redeemed = redeem_coupon(
+        merchant_id=merchant_id,
+        coupon_id=coupon_id,
+        order_no=order_no,
+        lock_token=leases.make_token(lock_id, key_version),
+        expected_version=version,
+        payment_no=payment_no,
+        key=redeem_key(merchant_id, order_no, version, payment_no),
+        now=now,
+        actor=ACTOR,
+    )
+    note_redemption(evidence_id, redeemed)
+    return True
+
+
 def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponSettled:
     """A paid order uses its coupon, under the lease it holds; joins the caller's transaction, which holds the order.
 
@@ -48,13 +83,12 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
     expired or another order's → `refund_order`, coupon_state `conflict` and an anomaly: the order is never kept at a
     price whose coupon it does not have.
     """
-    evidence = OrderCoupon.objects.get(order=order)
-    coupon = UserCoupon.objects.select_for_update().get(pk=evidence.coupon_id)
-    if coupon.status == CouponStatus.LOCKED and coupon.lock_id == evidence.lock_id:
-        _redeem(order, evidence, version=coupon.state_version, payment_no=payment_no, now=now)
-        if order.coupon_state != CouponState.REDEEMED:
-            Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.REDEEMED)
+    if redeem_held(
+        order_id=order.pk, merchant_id=order.merchant_id, order_no=order.order_no, payment_no=payment_no, now=now
+    ):
+        Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.REDEEMED)
         return CouponSettled(CouponState.REDEEMED)
+    evidence = OrderCoupon.objects.get(order=order)
     cause = _try_redeem(order, evidence, payment_no=payment_no, now=now)
     if not cause:
         Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.REDEEMED)
@@ -217,15 +251,25 @@ def _redeem(
         lock_token=token or leases.token_for(evidence.lock_id),
         expected_version=version,
         payment_no=payment_no,
-        key=business_key(
-            merchant_id=order.merchant_id, key=f"order:{order.order_no}:redeem:v{version}", payment_no=payment_no
-        ),
+        key=redeem_key(order.merchant_id, order.order_no, version, payment_no),
         now=now,
         actor=ACTOR,
     )
-    OrderCoupon.objects.filter(pk=evidence.pk).update(
-        redemption_id=redeemed.redemption_id, coupon_version=redeemed.state_version
-    )
+    note_redemption(evidence.pk, redeemed)
+
+
+def redeem_key(merchant_id: UUID, order_no: str, version: int, payment_no: str) -> BusinessKey:
+    """One redeem per order and version of its coupon."""
+    return business_key(merchant_id=merchant_id, key=f"order:{order_no}:redeem:v{version}", payment_no=payment_no)
+
+
+def note_redemption(evidence_id: UUID, redeemed: Redeemed) -> None:
+    """Keep the redemption with the order's evidence. Plain SQL: this is on the way of every payment."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE order_coupon SET redemption_id = %s, coupon_version = %s WHERE id = %s",
+            [redeemed.redemption_id, redeemed.state_version, evidence_id],
+        )
 
 
 def _acquire(order: Order, evidence: OrderCoupon, *, payment_no: str, now: datetime) -> None:

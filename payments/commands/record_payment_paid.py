@@ -42,7 +42,7 @@ PAY = {
             "version": Sql("t.version + 1"),
         },
         emit=SUCCEEDED,
-        returning=["version"],
+        returning=["out_trade_no"],
     )
     for source in (
         Payment.Status.CREATED,
@@ -91,30 +91,32 @@ def record_payment_paid(
     """
     if not trade_no:
         raise errors.InvalidInput(trade_no=trade_no)
+    params = {
+        "trade_no": trade_no,
+        "amount_fen": amount_fen,
+        "paid_at": paid_at,
+        "payer_ref": payer_ref,
+        "payer_paid_fen": payer_paid_fen,
+        "now": now,
+    }
     with unit_of_work(now=now):
-        payment = Payment.objects.select_for_update().filter(id=payment_id).first()
-        if payment is None:
-            raise errors.NotFound(payment_id=str(payment_id))
-        edge = PAY.get(Payment.Status(payment.status))
-        if edge is None:
-            return _replay(payment, trade_no=trade_no, amount_fen=amount_fen)
-        moved = advance(
-            edge,
-            pk=payment_id,
-            params={
-                "trade_no": trade_no,
-                "amount_fen": amount_fen,
-                "paid_at": paid_at,
-                "payer_ref": payer_ref,
-                "payer_paid_fen": payer_paid_fen,
-                "now": now,
-            },
-        )
+        # The usual source first: nothing is read unless it does not match.
+        moved = advance(PAY[Payment.Status.AWAITING], pk=payment_id, params=params)
         if moved is None:
-            raise AmountDiffers(ours_fen=payment.amount_fen, theirs_fen=amount_fen, out_trade_no=payment.out_trade_no)
+            payment = Payment.objects.select_for_update().filter(id=payment_id).first()
+            if payment is None:
+                raise errors.NotFound(payment_id=str(payment_id))
+            edge = PAY.get(Payment.Status(payment.status))
+            if edge is None:
+                return _replay(payment, trade_no=trade_no, amount_fen=amount_fen)
+            moved = advance(edge, pk=payment_id, params=params)
+            if moved is None:
+                raise AmountDiffers(
+                    ours_fen=payment.amount_fen, theirs_fen=amount_fen, out_trade_no=payment.out_trade_no
+                )
         return PaymentPaid(
-            payment_id=payment.id,
-            out_trade_no=payment.out_trade_no,
+            payment_id=payment_id,
+            out_trade_no=moved["out_trade_no"],
             trade_no=trade_no,
             amount_fen=amount_fen,
             paid_at=paid_at,

@@ -196,7 +196,7 @@ def check_books(shop: Shop) -> None:
                 "refund_no", "amount_fen"
             )
         )
-        # Paid twice, and one of the two callbacks was lost for good: a query by payment number shows one charge only, so
+        # Paid twice, and one of the two callbacks was lost for good: a query by payment number shows one charge, so
         # it is for the channel's bill to tell (reconciliation). Everything else has to be in our books by now.
         lost = {row["content"].get("transaction_id") for row in there["notifies"] if row["state"] == "SILENCED"}
         if len(charges) == 2 and len(ours) == 1:

@@ -1,0 +1,1 @@
+"""Parts of the orders benchmark: the rows, the plain SQL, the cells."""
