@@ -36,6 +36,7 @@ from merchants.models import (
     ApiKey,
     Merchant,
     RecoveryCode,
+    SavedFilter,
     Scope,
     SecondFactor,
     Staff,
@@ -71,6 +72,7 @@ scoping.register(ApiKey, path="client__merchant")
 scoping.register(StaffSession, path="staff__merchant")
 scoping.register(SecondFactor, path="staff__merchant")
 scoping.register(RecoveryCode, path="staff__merchant")
+scoping.register(SavedFilter, path="staff__merchant")
 scoping.register(IdempotencyKey, path="merchant_id")
 scoping.register(OutboxEvent, path="merchant_id")
 scoping.register(

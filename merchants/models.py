@@ -194,6 +194,31 @@ class RecoveryCode(models.Model):
         return f"{self.staff_id} {'used' if self.used_at else 'unused'}"
 
 
+class SavedFilter(models.Model):
+    """A list as a person likes to see it: its filters, search and order under a name of their own."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    staff = models.ForeignKey(
+        Staff, on_delete=models.CASCADE, related_name="saved_filters", verbose_name=_("staff member")
+    )
+    page = models.CharField(_("list"), max_length=80)
+    label = models.CharField(_("name"), max_length=40)
+    query = models.CharField(_("filters"), max_length=500)
+    created_at = models.DateTimeField(_("created at"))
+
+    class Meta:
+        db_table = "saved_filter"
+        verbose_name = _("saved filter")
+        verbose_name_plural = _("saved filters")
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["staff", "page", "label"], name="saved_filter_name_once_per_list")
+        ]
+
+    def __str__(self) -> str:
+        return self.label
+
+
 class Scope(models.TextChoices):
     """What an API client may do. `read` covers every GET."""
 

@@ -24,7 +24,8 @@ from merchants import entrance
 from merchants.commands.change_staff import confirm_own_password
 from merchants.commands.enter_desk import leave_desk
 from merchants.commands.record_action import record_action
-from merchants.models import Staff
+from merchants.commands.save_filter import forget_filter, save_filter
+from merchants.models import SavedFilter, Staff
 from merchants.roles import MERCHANT, NOBODY, Role
 
 M = TypeVar("M", bound=Model)
@@ -205,6 +206,22 @@ class Policy:
         if staff is not None:
             confirm_own_password(staff_id=staff.pk, now=now)
             self.record(request, action="password_changed", subject=staff, now=now)
+
+    def filters_of(self, user: Person, page: str) -> list[tuple[str, str, str]]:
+        """(id, name, query) of the lists that the person keeps."""
+        staff = staff_of(user)
+        rows = SavedFilter.objects.filter(staff=staff, page=page) if staff else SavedFilter.objects.none()
+        return [(str(row.pk), row.label, row.query) for row in rows]
+
+    def save_filter(self, user: Person, *, page: str, label: str, query: str, now: datetime) -> None:
+        staff = staff_of(user)
+        if staff is not None:
+            save_filter(staff_id=staff.pk, page=page, label=label, query=query, now=now)
+
+    def forget_filter(self, user: Person, *, filter_id: UUID, now: datetime) -> None:
+        staff = staff_of(user)
+        if staff is not None:
+            forget_filter(staff_id=staff.pk, filter_id=filter_id, now=now)
 
     def record(
         self,

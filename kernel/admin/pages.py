@@ -255,6 +255,8 @@ class QuitsAdmin(ModelAdmin):
                 if may(item.name)
             ],
             "export_url": self._export_url(request),
+            "saved_filters": self.admin_site.policy.filters_of(request.user, self.opts.label_lower),
+            "page_label": self.opts.label_lower,
             "list_hint": self.list_hint,
             "empty_hint": self.empty_hint,
             **(extra_context or {}),

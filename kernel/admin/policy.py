@@ -29,6 +29,9 @@ class AccessPolicy(Protocol):
     def duty(self, request: HttpRequest, *, now: datetime) -> str: ...
     def left(self, request: HttpRequest, *, now: datetime) -> None: ...
     def password_changed(self, request: HttpRequest, *, now: datetime) -> None: ...
+    def filters_of(self, user: Person, page: str) -> list[tuple[str, str, str]]: ...
+    def save_filter(self, user: Person, *, page: str, label: str, query: str, now: datetime) -> None: ...
+    def forget_filter(self, user: Person, *, filter_id: UUID, now: datetime) -> None: ...
     def record(
         self,
         request: HttpRequest,
@@ -81,6 +84,15 @@ class DenyAll:
         return None
 
     def password_changed(self, request: HttpRequest, *, now: datetime) -> None:
+        raise PermissionError("no access policy is plugged in")
+
+    def filters_of(self, user: Person, page: str) -> list[tuple[str, str, str]]:
+        return []
+
+    def save_filter(self, user: Person, *, page: str, label: str, query: str, now: datetime) -> None:
+        raise PermissionError("no access policy is plugged in")
+
+    def forget_filter(self, user: Person, *, filter_id: UUID, now: datetime) -> None:
         raise PermissionError("no access policy is plugged in")
 
     def record(self, request: HttpRequest, **facts: Any) -> None:

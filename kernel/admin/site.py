@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.apps import apps
 from django.conf import settings
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -23,6 +25,7 @@ from kernel.admin import desk
 from kernel.admin.charts import charts_for, rankings_for, shown
 from kernel.admin.policy import AccessPolicy, DenyAll
 from kernel.admin.reveal import personal_fields
+from kernel.errors import Refusal
 
 # What stays reachable while a duty is open. A second factor comes before everything else, so that a stolen
 # password alone changes nothing, not even itself.
@@ -93,6 +96,8 @@ class QuitsAdminSite(UnfoldAdminSite):
         return [
             *[path(route, self.admin_view(view), name=name) for route, view, name in self.pages],
             path("find/", self.admin_view(self.find), name="find"),
+            path("filters/save/", self.admin_view(require_POST(self.save_filter)), name="save_filter"),
+            path("filters/forget/", self.admin_view(require_POST(self.forget_filter)), name="forget_filter"),
             path("reveal/", self.admin_view(require_POST(self.reveal)), name="reveal"),
         ]
 
@@ -149,6 +154,37 @@ class QuitsAdminSite(UnfoldAdminSite):
             return redirect(hits[0].url)
         context = {**self.each_context(request), "title": _("Search"), "term": term, "hits": hits}
         return TemplateResponse(request, "admin/find.html", context)
+
+    def save_filter(self, request: HttpRequest) -> HttpResponse:
+        """Keep the filters of a list under a name of one's own."""
+        page, back = self._list_of(request)
+        query = QueryDict(request.POST.get("query", "")[:500], mutable=True)
+        for name in ("p", "all", "e"):
+            query.pop(name, None)
+        label = request.POST.get("label", "")
+        try:
+            self.policy.save_filter(request.user, page=page, label=label, query=query.urlencode(), now=clock.now())
+        except Refusal as refusal:
+            messages.error(request, str(refusal.message))
+        return redirect(f"{back}?{query.urlencode()}")
+
+    def forget_filter(self, request: HttpRequest) -> HttpResponse:
+        """Forget a saved filter of one's own."""
+        _page, back = self._list_of(request)
+        try:
+            filter_id = UUID(request.POST.get("filter", ""))
+        except ValueError as error:
+            raise Http404 from error
+        self.policy.forget_filter(request.user, filter_id=filter_id, now=clock.now())
+        return redirect(back)
+
+    def _list_of(self, request: HttpRequest) -> tuple[str, str]:
+        """The list that a form names, if the person may see it: its label and address."""
+        label = request.POST.get("page", "")
+        model = next((model for model in self._registry if model._meta.label_lower == label), None)
+        if model is None or not self.policy.may(request.user, model):
+            raise Http404
+        return label, reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
     def reveal(self, request: HttpRequest) -> HttpResponse:
         """Show one masked value to a person who may see it, and write down that they looked."""

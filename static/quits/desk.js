@@ -58,3 +58,37 @@ document.addEventListener("keydown", (event) => {
   box.focus();
   box.select();
 });
+
+// Lists by keyboard: j and k move, Enter opens, x ticks; ? shows the shortcuts.
+(() => {
+  let place = -1;
+  const rows = () => [...document.querySelectorAll("#result_list tbody tr.data-row, #result_list tbody tr")];
+
+  function go(step) {
+    const all = rows();
+    if (!all.length) return;
+    if (all[place]) all[place].classList.remove("q-row-on");
+    place = Math.max(0, Math.min(all.length - 1, place + step));
+    all[place].classList.add("q-row-on");
+    all[place].scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, button, a, [contenteditable], dialog")) return;
+    const row = rows()[place];
+    if (event.key === "?") {
+      const help = document.querySelector("dialog.q-keys");
+      if (help) help.showModal();
+    } else if (event.key === "j") go(1);
+    else if (event.key === "k") go(-1);
+    else if (event.key === "Enter" && row) {
+      const link = row.querySelector("th a, td a");
+      if (link) window.location.assign(link.href);
+    } else if (event.key === "x" && row) {
+      const box = row.querySelector("input.action-select");
+      if (box) box.click();
+    } else return;
+    event.preventDefault();
+  });
+})();

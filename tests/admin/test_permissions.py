@@ -39,6 +39,8 @@ BUILT_IN = {
     "search",
     "app_list",
     "reveal",
+    "save_filter",
+    "forget_filter",
     None,  # the catch-all 404
 }
 PER_PAGE = ("changelist", "change", "add", "delete", "history", "do", "do_list", "bulk", "export")
