@@ -348,7 +348,7 @@ class OrderDetailSerializer(OrderSerializer):
         fields = [*OrderSerializer.Meta.fields, "address", "lines", "shipments", "entitlements"]
 
 
-class TimelineEntrySerializer(serializers.ModelSerializer):
+class OrderTimelineEntrySerializer(serializers.ModelSerializer):
     version = serializers.IntegerField(source="to_version")
     command = serializers.CharField()
     from_status = serializers.IntegerField(allow_null=True)
@@ -362,4 +362,4 @@ class TimelineEntrySerializer(serializers.ModelSerializer):
 
 class OrderTimelineSerializer(serializers.Serializer):
     order_no = serializers.CharField()
-    entries = TimelineEntrySerializer(many=True)
+    entries = OrderTimelineEntrySerializer(many=True)

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -54,6 +54,11 @@ class RefundNotifyView(APIView):
     )
     def post(self, request: Request, channel: str, account_id: UUID | None = None) -> HttpResponse:
         return receive(request._request, channel=channel, kind=ChannelNotify.Kind.REFUND, account_id=account_id)
+
+
+@extend_schema_view(post=extend_schema(operation_id="refund_notify_of_account"))
+class RefundNotifyOfAccountView(RefundNotifyView):
+    """The same at an address that names the shop's account at the channel: the one we give with each refund."""
 
 
 def receive(request: HttpRequest, *, channel: str, kind: str, account_id: UUID | None = None) -> HttpResponse:

@@ -10,502 +10,1141 @@ import kernel.numbers
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('merchants', '0001_initial'),
+        ("merchants", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ChannelAccount',
+            name="ChannelAccount",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('channel', models.CharField(choices=[('wechat', 'WeChat Pay'), ('alipay', 'Alipay'), ('balance', 'Balance')], max_length=16, verbose_name='channel')),
-                ('name', models.CharField(blank=True, default='', max_length=64, verbose_name='name')),
-                ('mchid', models.CharField(blank=True, default='', max_length=32, verbose_name='merchant number at the channel')),
-                ('app_id', models.CharField(blank=True, default='', max_length=64, verbose_name='app id')),
-                ('settings', models.JSONField(blank=True, default=dict, verbose_name='settings')),
-                ('secrets_encrypted', models.TextField(blank=True, default='', editable=False)),
-                ('is_active', models.BooleanField(default=True, verbose_name='active')),
-                ('version', models.BigIntegerField(default=1)),
-                ('tested_at', models.DateTimeField(blank=True, null=True, verbose_name='connection tested')),
-                ('test_result', models.CharField(blank=True, default='', max_length=200, verbose_name='result of the test')),
-                ('created_at', models.DateTimeField(verbose_name='created')),
-                ('changed_at', models.DateTimeField(verbose_name='changed')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='channel_accounts', to='merchants.merchant')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "channel",
+                    models.CharField(
+                        choices=[("wechat", "WeChat Pay"), ("alipay", "Alipay"), ("balance", "Balance")],
+                        max_length=16,
+                        verbose_name="channel",
+                    ),
+                ),
+                ("name", models.CharField(blank=True, default="", max_length=64, verbose_name="name")),
+                (
+                    "mchid",
+                    models.CharField(
+                        blank=True, default="", max_length=32, verbose_name="merchant number at the channel"
+                    ),
+                ),
+                ("app_id", models.CharField(blank=True, default="", max_length=64, verbose_name="app id")),
+                ("settings", models.JSONField(blank=True, default=dict, verbose_name="settings")),
+                ("secrets_encrypted", models.TextField(blank=True, default="", editable=False)),
+                ("is_active", models.BooleanField(default=True, verbose_name="active")),
+                ("version", models.BigIntegerField(default=1)),
+                ("tested_at", models.DateTimeField(blank=True, null=True, verbose_name="connection tested")),
+                (
+                    "test_result",
+                    models.CharField(blank=True, default="", max_length=200, verbose_name="result of the test"),
+                ),
+                ("created_at", models.DateTimeField(verbose_name="created")),
+                ("changed_at", models.DateTimeField(verbose_name="changed")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="channel_accounts",
+                        to="merchants.merchant",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'channel account',
-                'verbose_name_plural': 'channel accounts',
-                'db_table': 'channel_account',
+                "verbose_name": "channel account",
+                "verbose_name_plural": "channel accounts",
+                "db_table": "channel_account",
             },
         ),
         migrations.CreateModel(
-            name='ChannelBill',
+            name="ChannelBill",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('channel', models.CharField(max_length=16, verbose_name='channel')),
-                ('kind', models.CharField(choices=[('trade', 'Trades'), ('refund', 'Refunds'), ('fundflow', 'Fund flow')], max_length=16, verbose_name='kind')),
-                ('bill_on', models.DateField(help_text="The channel's day, Asia/Shanghai.", verbose_name='day')),
-                ('state', models.CharField(choices=[('WAITING', 'Not there yet'), ('EMPTY', 'No rows that day'), ('PARSED', 'Read'), ('CORRUPT', 'Does not add up')], max_length=16, verbose_name='state')),
-                ('sha1', models.CharField(blank=True, default='', max_length=40)),
-                ('raw', models.BinaryField(default=b'', help_text='The bill, gzipped.')),
-                ('raw_size', models.BigIntegerField(default=0, verbose_name='size')),
-                ('row_count', models.BigIntegerField(default=0, verbose_name='rows')),
-                ('amount_fen', models.BigIntegerField(default=0, verbose_name='Σ amounts')),
-                ('tries', models.PositiveIntegerField(default=0, verbose_name='tries')),
-                ('last_error', models.CharField(blank=True, default='', max_length=200, verbose_name='last error')),
-                ('next_try_at', models.DateTimeField(null=True, verbose_name='next try')),
-                ('downloaded_at', models.DateTimeField(null=True, verbose_name='downloaded')),
-                ('created_at', models.DateTimeField(verbose_name='created')),
-                ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='bills', to='payments.channelaccount')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("channel", models.CharField(max_length=16, verbose_name="channel")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("trade", "Trades"), ("refund", "Refunds"), ("fundflow", "Fund flow")],
+                        max_length=16,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("bill_on", models.DateField(help_text="The channel's day, Asia/Shanghai.", verbose_name="day")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("WAITING", "Not there yet"),
+                            ("EMPTY", "No rows that day"),
+                            ("PARSED", "Read"),
+                            ("CORRUPT", "Does not add up"),
+                        ],
+                        max_length=16,
+                        verbose_name="state",
+                    ),
+                ),
+                ("sha1", models.CharField(blank=True, default="", max_length=40)),
+                ("raw", models.BinaryField(default=b"", help_text="The bill, gzipped.")),
+                ("raw_size", models.BigIntegerField(default=0, verbose_name="size")),
+                ("row_count", models.BigIntegerField(default=0, verbose_name="rows")),
+                ("amount_fen", models.BigIntegerField(default=0, verbose_name="Σ amounts")),
+                ("tries", models.PositiveIntegerField(default=0, verbose_name="tries")),
+                ("last_error", models.CharField(blank=True, default="", max_length=200, verbose_name="last error")),
+                ("next_try_at", models.DateTimeField(null=True, verbose_name="next try")),
+                ("downloaded_at", models.DateTimeField(null=True, verbose_name="downloaded")),
+                ("created_at", models.DateTimeField(verbose_name="created")),
+                (
+                    "account",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="bills", to="payments.channelaccount"
+                    ),
+                ),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'channel bill',
-                'verbose_name_plural': 'channel bills',
-                'db_table': 'channel_bill',
+                "verbose_name": "channel bill",
+                "verbose_name_plural": "channel bills",
+                "db_table": "channel_bill",
             },
         ),
         migrations.CreateModel(
-            name='BillLine',
+            name="BillLine",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('channel', models.CharField(max_length=16, verbose_name='channel')),
-                ('row_no', models.PositiveIntegerField(verbose_name='row')),
-                ('kind', models.CharField(choices=[('payment', 'Payment'), ('refund', 'Refund'), ('revoked', 'Revoked'), ('flow', 'Movement')], max_length=16, verbose_name='kind')),
-                ('occurred_at', models.DateTimeField(verbose_name='time')),
-                ('out_trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='payment number')),
-                ('trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='channel trade number')),
-                ('refund_no', models.CharField(blank=True, default='', max_length=64, verbose_name='refund number')),
-                ('refund_id', models.CharField(blank=True, default='', max_length=64, verbose_name='refund number at the channel')),
-                ('amount_fen', models.BigIntegerField(verbose_name='amount')),
-                ('payer_fen', models.BigIntegerField(null=True, verbose_name="payer's part")),
-                ('voucher_fen', models.BigIntegerField(null=True, verbose_name='vouchers')),
-                ('trade_state', models.CharField(blank=True, default='', max_length=32, verbose_name='trade state')),
-                ('refund_state', models.CharField(blank=True, default='', max_length=32, verbose_name='refund state')),
-                ('refund_applied_at', models.DateTimeField(null=True, verbose_name='refund accepted')),
-                ('refund_succeeded_at', models.DateTimeField(null=True, verbose_name='refund done')),
-                ('fee_yuan', models.DecimalField(decimal_places=5, max_digits=16, null=True, verbose_name='fee (yuan)')),
-                ('is_income', models.BooleanField(null=True, verbose_name='income')),
-                ('balance_fen', models.BigIntegerField(null=True, verbose_name='balance after')),
-                ('reference', models.CharField(blank=True, default='', max_length=64, verbose_name='reference')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('bill', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='lines', to='payments.channelbill')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("channel", models.CharField(max_length=16, verbose_name="channel")),
+                ("row_no", models.PositiveIntegerField(verbose_name="row")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("payment", "Payment"),
+                            ("refund", "Refund"),
+                            ("revoked", "Revoked"),
+                            ("flow", "Movement"),
+                        ],
+                        max_length=16,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("occurred_at", models.DateTimeField(verbose_name="time")),
+                (
+                    "out_trade_no",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="payment number"),
+                ),
+                (
+                    "trade_no",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="channel trade number"),
+                ),
+                ("refund_no", models.CharField(blank=True, default="", max_length=64, verbose_name="refund number")),
+                (
+                    "refund_id",
+                    models.CharField(
+                        blank=True, default="", max_length=64, verbose_name="refund number at the channel"
+                    ),
+                ),
+                ("amount_fen", models.BigIntegerField(verbose_name="amount")),
+                ("payer_fen", models.BigIntegerField(null=True, verbose_name="payer's part")),
+                ("voucher_fen", models.BigIntegerField(null=True, verbose_name="vouchers")),
+                ("trade_state", models.CharField(blank=True, default="", max_length=32, verbose_name="trade state")),
+                ("refund_state", models.CharField(blank=True, default="", max_length=32, verbose_name="refund state")),
+                ("refund_applied_at", models.DateTimeField(null=True, verbose_name="refund accepted")),
+                ("refund_succeeded_at", models.DateTimeField(null=True, verbose_name="refund done")),
+                (
+                    "fee_yuan",
+                    models.DecimalField(decimal_places=5, max_digits=16, null=True, verbose_name="fee (yuan)"),
+                ),
+                ("is_income", models.BooleanField(null=True, verbose_name="income")),
+                ("balance_fen", models.BigIntegerField(null=True, verbose_name="balance after")),
+                ("reference", models.CharField(blank=True, default="", max_length=64, verbose_name="reference")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "bill",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="lines", to="payments.channelbill"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'bill line',
-                'verbose_name_plural': 'bill lines',
-                'db_table': 'bill_line',
+                "verbose_name": "bill line",
+                "verbose_name_plural": "bill lines",
+                "db_table": "bill_line",
             },
         ),
         migrations.CreateModel(
-            name='ChannelNotify',
+            name="ChannelNotify",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('channel', models.CharField(max_length=16, verbose_name='channel')),
-                ('kind', models.CharField(choices=[('payment', 'Payment'), ('refund', 'Refund')], max_length=16, verbose_name='kind')),
-                ('verdict', models.CharField(choices=[('VERIFIED', 'Verified'), ('FORGED', 'Forged'), ('STALE', 'Stale'), ('MALFORMED', 'Malformed')], max_length=16, verbose_name='verdict')),
-                ('reason', models.CharField(blank=True, default='', max_length=200, verbose_name='reason')),
-                ('headers', models.JSONField(default=dict, verbose_name='headers')),
-                ('body', models.BinaryField(max_length=65536, verbose_name='body')),
-                ('body_size', models.PositiveIntegerField(verbose_name='size of the body')),
-                ('notify_no', models.CharField(blank=True, default='', max_length=128, verbose_name='notify number')),
-                ('event_type', models.CharField(blank=True, default='', max_length=64, verbose_name='event type')),
-                ('out_trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='payment number')),
-                ('trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='channel trade number')),
-                ('refund_no', models.CharField(blank=True, default='', max_length=64, verbose_name='refund number')),
-                ('facts', models.JSONField(default=dict, help_text='The verified content, channel-neutral; empty otherwise.', verbose_name='what it says')),
-                ('address', models.CharField(blank=True, default='', max_length=64, verbose_name='address')),
-                ('received_at', models.DateTimeField(verbose_name='received')),
-                ('account', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='payments.channelaccount')),
-                ('merchant', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("channel", models.CharField(max_length=16, verbose_name="channel")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("payment", "Payment"), ("refund", "Refund")], max_length=16, verbose_name="kind"
+                    ),
+                ),
+                (
+                    "verdict",
+                    models.CharField(
+                        choices=[
+                            ("VERIFIED", "Verified"),
+                            ("FORGED", "Forged"),
+                            ("STALE", "Stale"),
+                            ("MALFORMED", "Malformed"),
+                        ],
+                        max_length=16,
+                        verbose_name="verdict",
+                    ),
+                ),
+                ("reason", models.CharField(blank=True, default="", max_length=200, verbose_name="reason")),
+                ("headers", models.JSONField(default=dict, verbose_name="headers")),
+                ("body", models.BinaryField(max_length=65536, verbose_name="body")),
+                ("body_size", models.PositiveIntegerField(verbose_name="size of the body")),
+                ("notify_no", models.CharField(blank=True, default="", max_length=128, verbose_name="notify number")),
+                ("event_type", models.CharField(blank=True, default="", max_length=64, verbose_name="event type")),
+                (
+                    "out_trade_no",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="payment number"),
+                ),
+                (
+                    "trade_no",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="channel trade number"),
+                ),
+                ("refund_no", models.CharField(blank=True, default="", max_length=64, verbose_name="refund number")),
+                (
+                    "facts",
+                    models.JSONField(
+                        default=dict,
+                        help_text="The verified content, channel-neutral; empty otherwise.",
+                        verbose_name="what it says",
+                    ),
+                ),
+                ("address", models.CharField(blank=True, default="", max_length=64, verbose_name="address")),
+                ("received_at", models.DateTimeField(verbose_name="received")),
+                (
+                    "account",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="payments.channelaccount",
+                    ),
+                ),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="merchants.merchant",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'notify',
-                'verbose_name_plural': 'notifies',
-                'db_table': 'channel_notify',
+                "verbose_name": "notify",
+                "verbose_name_plural": "notifies",
+                "db_table": "channel_notify",
             },
         ),
         migrations.CreateModel(
-            name='Payment',
+            name="Payment",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('order_no', models.CharField(max_length=32, verbose_name='order number')),
-                ('out_trade_no', models.CharField(max_length=32, verbose_name='payment number')),
-                ('kind', models.CharField(choices=[('order', 'Order'), ('supplement', 'Supplement'), ('extra', 'Second charge'), ('none', 'Nothing to pay')], max_length=16, verbose_name='kind')),
-                ('channel', models.CharField(max_length=16, verbose_name='channel')),
-                ('amount_fen', models.BigIntegerField(verbose_name='amount')),
-                ('status', django_fsm.FSMField(choices=[('CREATED', 'Created'), ('PREPAYING', 'Being placed'), ('AWAITING', 'Awaiting payment'), ('PAID', 'Paid'), ('CLOSED', 'Closed')], default='CREATED', max_length=16, verbose_name='status')),
-                ('version', models.BigIntegerField(default=1)),
-                ('trade_no', models.CharField(blank=True, default='', max_length=64, verbose_name='channel trade number')),
-                ('payer_ref', models.CharField(blank=True, default='', max_length=128)),
-                ('payer_paid_fen', models.BigIntegerField(null=True, verbose_name='paid by the payer after vouchers')),
-                ('prepay_id', models.CharField(blank=True, default='', max_length=128)),
-                ('client_params', models.JSONField(blank=True, default=dict)),
-                ('prepay_started_at', models.DateTimeField(null=True)),
-                ('expires_at', models.DateTimeField(null=True, verbose_name='expires')),
-                ('paid_at', models.DateTimeField(null=True, verbose_name='paid')),
-                ('closed_at', models.DateTimeField(null=True, verbose_name='closed')),
-                ('created_at', models.DateTimeField(verbose_name='created')),
-                ('refund_committed_fen', models.BigIntegerField(default=0, help_text='Σ of every refund that is not known dead.', verbose_name='committed to refunds')),
-                ('refunded_fen', models.BigIntegerField(default=0, verbose_name='refunded')),
-                ('refund_count', models.PositiveIntegerField(default=0, help_text='Numbers given to the channel; it takes at most 50.', verbose_name='refund numbers used')),
-                ('next_refund_at', models.DateTimeField(help_text='The channel wants a pause between two refunds.', null=True, verbose_name='next refund not before')),
-                ('account', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='payments.channelaccount')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("order_no", models.CharField(max_length=32, verbose_name="order number")),
+                ("out_trade_no", models.CharField(max_length=32, verbose_name="payment number")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("order", "Order"),
+                            ("supplement", "Supplement"),
+                            ("extra", "Second charge"),
+                            ("none", "Nothing to pay"),
+                        ],
+                        max_length=16,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("channel", models.CharField(max_length=16, verbose_name="channel")),
+                ("amount_fen", models.BigIntegerField(verbose_name="amount")),
+                (
+                    "status",
+                    django_fsm.FSMField(
+                        choices=[
+                            ("CREATED", "Created"),
+                            ("PREPAYING", "Being placed"),
+                            ("AWAITING", "Awaiting payment"),
+                            ("PAID", "Paid"),
+                            ("CLOSED", "Closed"),
+                        ],
+                        default="CREATED",
+                        max_length=16,
+                        verbose_name="status",
+                    ),
+                ),
+                ("version", models.BigIntegerField(default=1)),
+                (
+                    "trade_no",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="channel trade number"),
+                ),
+                ("payer_ref", models.CharField(blank=True, default="", max_length=128)),
+                ("payer_paid_fen", models.BigIntegerField(null=True, verbose_name="paid by the payer after vouchers")),
+                ("prepay_id", models.CharField(blank=True, default="", max_length=128)),
+                ("client_params", models.JSONField(blank=True, default=dict)),
+                ("prepay_started_at", models.DateTimeField(null=True)),
+                ("expires_at", models.DateTimeField(null=True, verbose_name="expires")),
+                ("paid_at", models.DateTimeField(null=True, verbose_name="paid")),
+                ("closed_at", models.DateTimeField(null=True, verbose_name="closed")),
+                ("created_at", models.DateTimeField(verbose_name="created")),
+                (
+                    "refund_committed_fen",
+                    models.BigIntegerField(
+                        default=0,
+                        help_text="Σ of every refund that is not known dead.",
+                        verbose_name="committed to refunds",
+                    ),
+                ),
+                ("refunded_fen", models.BigIntegerField(default=0, verbose_name="refunded")),
+                (
+                    "refund_count",
+                    models.PositiveIntegerField(
+                        default=0,
+                        help_text="Numbers given to the channel; it takes at most 50.",
+                        verbose_name="refund numbers used",
+                    ),
+                ),
+                (
+                    "next_refund_at",
+                    models.DateTimeField(
+                        help_text="The channel wants a pause between two refunds.",
+                        null=True,
+                        verbose_name="next refund not before",
+                    ),
+                ),
+                (
+                    "account",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="payments.channelaccount",
+                    ),
+                ),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'payment',
-                'verbose_name_plural': 'payments',
-                'db_table': 'payment',
+                "verbose_name": "payment",
+                "verbose_name_plural": "payments",
+                "db_table": "payment",
             },
         ),
         migrations.CreateModel(
-            name='RefundAttempt',
+            name="RefundAttempt",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('seq', models.PositiveIntegerField(verbose_name='attempt')),
-                ('number', models.CharField(max_length=64, verbose_name='refund number')),
-                ('amount_fen', models.BigIntegerField(verbose_name='amount')),
-                ('status', django_fsm.FSMField(choices=[('CREATED', 'Not sent yet'), ('SENT', 'Sent, outcome unknown'), ('PROCESSING', 'Accepted by the channel'), ('SUCCESS', 'Refunded'), ('CLOSED', 'Closed by the channel'), ('ABNORMAL', 'Parked by the channel'), ('REFUSED', 'Refused')], default='CREATED', max_length=16, verbose_name='status')),
-                ('version', models.BigIntegerField(default=1)),
-                ('channel_refund_id', models.CharField(blank=True, default='', max_length=64, verbose_name='number at the channel')),
-                ('sends', models.PositiveIntegerField(default=0, verbose_name='times sent')),
-                ('queries', models.PositiveIntegerField(default=0, help_text='Since the last send.', verbose_name='times asked')),
-                ('sent_at', models.DateTimeField(null=True, verbose_name='last sent')),
-                ('unanswered_sends', models.PositiveIntegerField(default=0, help_text='Counted up before a send and down by its answer. While it is not 0, no refusal proves it dead.', verbose_name='sends without an answer')),
-                ('resend', models.BooleanField(default=False, help_text='The channel did not accept it yet: send the same number again, do not only ask.')),
-                ('next_action_at', models.DateTimeField(null=True, verbose_name='next action')),
-                ('picked_at', models.DateTimeField(null=True)),
-                ('last_error', models.CharField(blank=True, default='', max_length=200, verbose_name='last error')),
-                ('created_at', models.DateTimeField(verbose_name='created')),
-                ('finished_at', models.DateTimeField(null=True, verbose_name='finished')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('payment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='refund_attempts', to='payments.payment')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("seq", models.PositiveIntegerField(verbose_name="attempt")),
+                ("number", models.CharField(max_length=64, verbose_name="refund number")),
+                ("amount_fen", models.BigIntegerField(verbose_name="amount")),
+                (
+                    "status",
+                    django_fsm.FSMField(
+                        choices=[
+                            ("CREATED", "Not sent yet"),
+                            ("SENT", "Sent, outcome unknown"),
+                            ("PROCESSING", "Accepted by the channel"),
+                            ("SUCCESS", "Refunded"),
+                            ("CLOSED", "Closed by the channel"),
+                            ("ABNORMAL", "Parked by the channel"),
+                            ("REFUSED", "Refused"),
+                        ],
+                        default="CREATED",
+                        max_length=16,
+                        verbose_name="status",
+                    ),
+                ),
+                ("version", models.BigIntegerField(default=1)),
+                (
+                    "channel_refund_id",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="number at the channel"),
+                ),
+                ("sends", models.PositiveIntegerField(default=0, verbose_name="times sent")),
+                (
+                    "queries",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Since the last send.", verbose_name="times asked"
+                    ),
+                ),
+                ("sent_at", models.DateTimeField(null=True, verbose_name="last sent")),
+                (
+                    "unanswered_sends",
+                    models.PositiveIntegerField(
+                        default=0,
+                        help_text="Counted up before a send and down by its answer. While it is not 0, no refusal proves it dead.",
+                        verbose_name="sends without an answer",
+                    ),
+                ),
+                (
+                    "resend",
+                    models.BooleanField(
+                        default=False,
+                        help_text="The channel did not accept it yet: send the same number again, do not only ask.",
+                    ),
+                ),
+                ("next_action_at", models.DateTimeField(null=True, verbose_name="next action")),
+                ("picked_at", models.DateTimeField(null=True)),
+                ("last_error", models.CharField(blank=True, default="", max_length=200, verbose_name="last error")),
+                ("created_at", models.DateTimeField(verbose_name="created")),
+                ("finished_at", models.DateTimeField(null=True, verbose_name="finished")),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="refund_attempts",
+                        to="payments.payment",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'refund attempt',
-                'verbose_name_plural': 'refund attempts',
-                'db_table': 'refund_attempt',
+                "verbose_name": "refund attempt",
+                "verbose_name_plural": "refund attempts",
+                "db_table": "refund_attempt",
             },
         ),
         migrations.CreateModel(
-            name='RefundFact',
+            name="RefundFact",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('source', models.CharField(choices=[('answer', 'Answer to the refund'), ('query', 'Answer to a query'), ('notify', 'Notify'), ('bill', 'Bill')], max_length=16, verbose_name='source')),
-                ('state', models.CharField(max_length=16, verbose_name='state')),
-                ('amount_fen', models.BigIntegerField(null=True, verbose_name='amount')),
-                ('channel_refund_id', models.CharField(blank=True, default='', max_length=64, verbose_name='number at the channel')),
-                ('succeeded_at', models.DateTimeField(null=True, verbose_name='refunded')),
-                ('from_status', models.CharField(max_length=16, verbose_name='from')),
-                ('outcome', models.CharField(choices=[('moved', 'Moved the attempt'), ('same', 'Already known'), ('ignored', 'Stale, ignored'), ('unknown', 'Nothing learned'), ('anomaly', 'Anomaly, nothing moved')], max_length=16, verbose_name='outcome')),
-                ('anomaly', models.CharField(blank=True, default='', max_length=48, verbose_name='anomaly')),
-                ('detail', models.CharField(blank=True, default='', max_length=200, verbose_name='detail')),
-                ('heard_at', models.DateTimeField(verbose_name='heard')),
-                ('attempt', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='facts', to='payments.refundattempt')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('notify', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='payments.channelnotify')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "source",
+                    models.CharField(
+                        choices=[
+                            ("answer", "Answer to the refund"),
+                            ("query", "Answer to a query"),
+                            ("notify", "Notify"),
+                            ("bill", "Bill"),
+                        ],
+                        max_length=16,
+                        verbose_name="source",
+                    ),
+                ),
+                ("state", models.CharField(max_length=16, verbose_name="state")),
+                ("amount_fen", models.BigIntegerField(null=True, verbose_name="amount")),
+                (
+                    "channel_refund_id",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="number at the channel"),
+                ),
+                ("succeeded_at", models.DateTimeField(null=True, verbose_name="refunded")),
+                ("from_status", models.CharField(max_length=16, verbose_name="from")),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("moved", "Moved the attempt"),
+                            ("same", "Already known"),
+                            ("ignored", "Stale, ignored"),
+                            ("unknown", "Nothing learned"),
+                            ("anomaly", "Anomaly, nothing moved"),
+                        ],
+                        max_length=16,
+                        verbose_name="outcome",
+                    ),
+                ),
+                ("anomaly", models.CharField(blank=True, default="", max_length=48, verbose_name="anomaly")),
+                ("detail", models.CharField(blank=True, default="", max_length=200, verbose_name="detail")),
+                ("heard_at", models.DateTimeField(verbose_name="heard")),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="facts", to="payments.refundattempt"
+                    ),
+                ),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "notify",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="payments.channelnotify",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'refund fact',
-                'verbose_name_plural': 'refund facts',
-                'db_table': 'refund_fact',
+                "verbose_name": "refund fact",
+                "verbose_name_plural": "refund facts",
+                "db_table": "refund_fact",
             },
         ),
         migrations.CreateModel(
-            name='RefundRequest',
+            name="RefundRequest",
             fields=[
-                ('id', models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('order_no', models.CharField(max_length=32, verbose_name='order number')),
-                ('owner_kind', models.CharField(choices=[('after_sales', 'After-sales order'), ('order_payment', 'Payment of an order')], max_length=16, verbose_name='for')),
-                ('owner_no', models.CharField(max_length=48, verbose_name='number')),
-                ('amount_fen', models.BigIntegerField(verbose_name='amount')),
-                ('reason', models.CharField(blank=True, default='', max_length=80, verbose_name='reason')),
-                ('route', models.CharField(choices=[('channel', 'The way it was paid'), ('balance', "To the user's balance"), ('offline', 'Offline, with a voucher')], default='channel', max_length=16, verbose_name='way')),
-                ('route_reason', models.CharField(blank=True, default='', max_length=64, verbose_name='why this way')),
-                ('status', django_fsm.FSMField(choices=[('PENDING', 'Under way'), ('SUCCEEDED', 'Refunded'), ('FAILED', 'Failed, needs a person'), ('ABANDONED', 'Given up')], default='PENDING', max_length=16, verbose_name='status')),
-                ('version', models.BigIntegerField(default=1)),
-                ('attempts', models.PositiveIntegerField(default=0, verbose_name='attempts')),
-                ('failure_code', models.CharField(blank=True, default='', max_length=64, verbose_name='why it failed')),
-                ('refund_no', models.CharField(blank=True, default='', max_length=64, verbose_name='refund number')),
-                ('voucher', models.CharField(blank=True, default='', max_length=128, verbose_name='voucher')),
-                ('voucher_by', models.CharField(blank=True, default='', max_length=150, verbose_name='voucher entered by')),
-                ('approved_by', models.CharField(blank=True, default='', max_length=150, verbose_name='approved by')),
-                ('created_at', models.DateTimeField(verbose_name='requested')),
-                ('succeeded_at', models.DateTimeField(null=True, verbose_name='refunded')),
-                ('recorded_at', models.DateTimeField(help_text="When we learned of it; the channel's own time is kept beside.", null=True, verbose_name='recorded')),
-                ('merchant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='merchants.merchant')),
-                ('payment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='refund_requests', to='payments.payment')),
+                (
+                    "id",
+                    models.UUIDField(default=kernel.numbers.uuid7, editable=False, primary_key=True, serialize=False),
+                ),
+                ("order_no", models.CharField(max_length=32, verbose_name="order number")),
+                (
+                    "owner_kind",
+                    models.CharField(
+                        choices=[("after_sales", "After-sales order"), ("order_payment", "Payment of an order")],
+                        max_length=16,
+                        verbose_name="for",
+                    ),
+                ),
+                ("owner_no", models.CharField(max_length=48, verbose_name="number")),
+                ("amount_fen", models.BigIntegerField(verbose_name="amount")),
+                ("reason", models.CharField(blank=True, default="", max_length=80, verbose_name="reason")),
+                (
+                    "route",
+                    models.CharField(
+                        choices=[
+                            ("channel", "The way it was paid"),
+                            ("balance", "To the user's balance"),
+                            ("offline", "Offline, with a voucher"),
+                        ],
+                        default="channel",
+                        max_length=16,
+                        verbose_name="way",
+                    ),
+                ),
+                ("route_reason", models.CharField(blank=True, default="", max_length=64, verbose_name="why this way")),
+                (
+                    "status",
+                    django_fsm.FSMField(
+                        choices=[
+                            ("PENDING", "Under way"),
+                            ("SUCCEEDED", "Refunded"),
+                            ("FAILED", "Failed, needs a person"),
+                            ("ABANDONED", "Given up"),
+                        ],
+                        default="PENDING",
+                        max_length=16,
+                        verbose_name="status",
+                    ),
+                ),
+                ("version", models.BigIntegerField(default=1)),
+                ("attempts", models.PositiveIntegerField(default=0, verbose_name="attempts")),
+                ("failure_code", models.CharField(blank=True, default="", max_length=64, verbose_name="why it failed")),
+                ("refund_no", models.CharField(blank=True, default="", max_length=64, verbose_name="refund number")),
+                ("voucher", models.CharField(blank=True, default="", max_length=128, verbose_name="voucher")),
+                (
+                    "voucher_by",
+                    models.CharField(blank=True, default="", max_length=150, verbose_name="voucher entered by"),
+                ),
+                ("approved_by", models.CharField(blank=True, default="", max_length=150, verbose_name="approved by")),
+                ("created_at", models.DateTimeField(verbose_name="requested")),
+                ("succeeded_at", models.DateTimeField(null=True, verbose_name="refunded")),
+                (
+                    "recorded_at",
+                    models.DateTimeField(
+                        help_text="When we learned of it; the channel's own time is kept beside.",
+                        null=True,
+                        verbose_name="recorded",
+                    ),
+                ),
+                (
+                    "merchant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="merchants.merchant"
+                    ),
+                ),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="refund_requests",
+                        to="payments.payment",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'refund request',
-                'verbose_name_plural': 'refund requests',
-                'db_table': 'refund_request',
+                "verbose_name": "refund request",
+                "verbose_name_plural": "refund requests",
+                "db_table": "refund_request",
             },
         ),
         migrations.AddField(
-            model_name='refundattempt',
-            name='request',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='attempt_rows', to='payments.refundrequest'),
+            model_name="refundattempt",
+            name="request",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="attempt_rows", to="payments.refundrequest"
+            ),
         ),
         migrations.AddIndex(
-            model_name='channelaccount',
-            index=models.Index(condition=models.Q(('is_active', True)), fields=['channel', 'mchid'], name='channel_account_by_mchid'),
+            model_name="channelaccount",
+            index=models.Index(
+                condition=models.Q(("is_active", True)), fields=["channel", "mchid"], name="channel_account_by_mchid"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='channelaccount',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_active', True)), fields=('merchant', 'channel'), name='one_active_account_per_channel'),
+            model_name="channelaccount",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_active", True)),
+                fields=("merchant", "channel"),
+                name="one_active_account_per_channel",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='channelaccount',
-            constraint=models.UniqueConstraint(fields=('merchant', 'channel', 'mchid'), name='channel_account_is_named_once'),
+            model_name="channelaccount",
+            constraint=models.UniqueConstraint(
+                fields=("merchant", "channel", "mchid"), name="channel_account_is_named_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='channelaccount',
-            constraint=models.CheckConstraint(condition=models.Q(('channel', 'balance'), models.Q(models.Q(('mchid', ''), _negated=True), models.Q(('app_id', ''), _negated=True)), _connector='OR'), name='channel_account_has_mchid_and_app_id'),
+            model_name="channelaccount",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("channel", "balance"),
+                    models.Q(models.Q(("mchid", ""), _negated=True), models.Q(("app_id", ""), _negated=True)),
+                    _connector="OR",
+                ),
+                name="channel_account_has_mchid_and_app_id",
+            ),
         ),
         migrations.AddIndex(
-            model_name='channelbill',
-            index=models.Index(fields=['bill_on', 'kind'], name='bill_by_day'),
+            model_name="channelbill",
+            index=models.Index(fields=["bill_on", "kind"], name="bill_by_day"),
         ),
         migrations.AddConstraint(
-            model_name='channelbill',
-            constraint=models.UniqueConstraint(fields=('account', 'kind', 'bill_on'), name='one_bill_per_day'),
+            model_name="channelbill",
+            constraint=models.UniqueConstraint(fields=("account", "kind", "bill_on"), name="one_bill_per_day"),
         ),
         migrations.AddConstraint(
-            model_name='channelbill',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'PARSED'), _negated=True), models.Q(models.Q(('sha1', ''), _negated=True), ('downloaded_at__isnull', False)), _connector='OR'), name='bill_read_has_hash'),
+            model_name="channelbill",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "PARSED"), _negated=True),
+                    models.Q(models.Q(("sha1", ""), _negated=True), ("downloaded_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="bill_read_has_hash",
+            ),
         ),
         migrations.AddIndex(
-            model_name='billline',
-            index=models.Index(condition=models.Q(('refund_no', ''), _negated=True), fields=['merchant', 'refund_no'], name='bill_line_by_refund_no'),
+            model_name="billline",
+            index=models.Index(
+                condition=models.Q(("refund_no", ""), _negated=True),
+                fields=["merchant", "refund_no"],
+                name="bill_line_by_refund_no",
+            ),
         ),
         migrations.AddIndex(
-            model_name='billline',
-            index=models.Index(condition=models.Q(('out_trade_no', ''), _negated=True), fields=['merchant', 'out_trade_no'], name='bill_line_by_trade'),
+            model_name="billline",
+            index=models.Index(
+                condition=models.Q(("out_trade_no", ""), _negated=True),
+                fields=["merchant", "out_trade_no"],
+                name="bill_line_by_trade",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='billline',
-            constraint=models.UniqueConstraint(fields=('bill', 'row_no'), name='bill_row_is_read_once'),
+            model_name="billline",
+            constraint=models.UniqueConstraint(fields=("bill", "row_no"), name="bill_row_is_read_once"),
         ),
         migrations.AddConstraint(
-            model_name='billline',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_fen__gte', 0)), name='bill_amount_is_not_negative'),
+            model_name="billline",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_fen__gte", 0)), name="bill_amount_is_not_negative"
+            ),
         ),
         migrations.AddIndex(
-            model_name='channelnotify',
-            index=models.Index(fields=['-received_at', '-id'], name='notify_newest'),
+            model_name="channelnotify",
+            index=models.Index(fields=["-received_at", "-id"], name="notify_newest"),
         ),
         migrations.AddIndex(
-            model_name='channelnotify',
-            index=models.Index(fields=['verdict', '-received_at'], name='notify_by_verdict'),
+            model_name="channelnotify",
+            index=models.Index(fields=["verdict", "-received_at"], name="notify_by_verdict"),
         ),
         migrations.AddIndex(
-            model_name='channelnotify',
-            index=models.Index(condition=models.Q(('out_trade_no', ''), _negated=True), fields=['out_trade_no'], name='notify_by_out_trade_no'),
+            model_name="channelnotify",
+            index=models.Index(
+                condition=models.Q(("out_trade_no", ""), _negated=True),
+                fields=["out_trade_no"],
+                name="notify_by_out_trade_no",
+            ),
         ),
         migrations.AddIndex(
-            model_name='channelnotify',
-            index=models.Index(condition=models.Q(('trade_no', ''), _negated=True), fields=['trade_no'], name='notify_by_trade_no'),
+            model_name="channelnotify",
+            index=models.Index(
+                condition=models.Q(("trade_no", ""), _negated=True), fields=["trade_no"], name="notify_by_trade_no"
+            ),
         ),
         migrations.AddIndex(
-            model_name='channelnotify',
-            index=models.Index(condition=models.Q(('refund_no', ''), _negated=True), fields=['refund_no'], name='notify_by_refund_no'),
+            model_name="channelnotify",
+            index=models.Index(
+                condition=models.Q(("refund_no", ""), _negated=True), fields=["refund_no"], name="notify_by_refund_no"
+            ),
         ),
         migrations.AddIndex(
-            model_name='channelnotify',
-            index=models.Index(condition=models.Q(('verdict', 'VERIFIED'), _negated=True), fields=['address', 'received_at'], name='notify_refused_by_address'),
+            model_name="channelnotify",
+            index=models.Index(
+                condition=models.Q(("verdict", "VERIFIED"), _negated=True),
+                fields=["address", "received_at"],
+                name="notify_refused_by_address",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='channelnotify',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('verdict', 'VERIFIED'), _negated=True), models.Q(('account__isnull', False), ('merchant__isnull', False)), _connector='OR'), name='verified_notify_has_account'),
+            model_name="channelnotify",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("verdict", "VERIFIED"), _negated=True),
+                    models.Q(("account__isnull", False), ("merchant__isnull", False)),
+                    _connector="OR",
+                ),
+                name="verified_notify_has_account",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='channelnotify',
-            constraint=models.CheckConstraint(condition=models.Q(('verdict__in', ['VERIFIED', 'FORGED', 'STALE', 'MALFORMED'])), name='notify_verdict_known'),
+            model_name="channelnotify",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("verdict__in", ["VERIFIED", "FORGED", "STALE", "MALFORMED"])),
+                name="notify_verdict_known",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='channelnotify',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='50381463f20505e4a4499f9cc10840df40f4b924', operation='UPDATE', pgid='pgtrigger_append_only_update_41d1e', table='channel_notify', when='BEFORE')),
+            model_name="channelnotify",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="50381463f20505e4a4499f9cc10840df40f4b924",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_41d1e",
+                    table="channel_notify",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='channelnotify',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='fef19511991d3987b4c218dce6d468d95ad5aae1', operation='DELETE', pgid='pgtrigger_append_only_delete_23731', table='channel_notify', when='BEFORE')),
+            model_name="channelnotify",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="fef19511991d3987b4c218dce6d468d95ad5aae1",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_23731",
+                    table="channel_notify",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='channelnotify',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='17532deecccf2f07dab9b43d96ab4b01abc6d7a7', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_8d7ec', table='channel_notify', when='BEFORE')),
+            model_name="channelnotify",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="17532deecccf2f07dab9b43d96ab4b01abc6d7a7",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_8d7ec",
+                    table="channel_notify",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='payment',
-            index=models.Index(fields=['merchant', 'order_no'], name='payment_by_order'),
+            model_name="payment",
+            index=models.Index(fields=["merchant", "order_no"], name="payment_by_order"),
         ),
         migrations.AddIndex(
-            model_name='payment',
-            index=models.Index(fields=['-created_at', '-id'], name='payment_newest'),
+            model_name="payment",
+            index=models.Index(fields=["-created_at", "-id"], name="payment_newest"),
         ),
         migrations.AddIndex(
-            model_name='payment',
-            index=models.Index(fields=['merchant', '-created_at', '-id'], name='payment_newest_of_merchant'),
+            model_name="payment",
+            index=models.Index(fields=["merchant", "-created_at", "-id"], name="payment_newest_of_merchant"),
         ),
         migrations.AddIndex(
-            model_name='payment',
-            index=models.Index(condition=models.Q(('status', 'PAID')), fields=['paid_at'], name='payment_by_paid_at'),
+            model_name="payment",
+            index=models.Index(condition=models.Q(("status", "PAID")), fields=["paid_at"], name="payment_by_paid_at"),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind', 'extra'), _negated=True), fields=('merchant', 'out_trade_no'), name='out_trade_no_is_used_once'),
+            model_name="payment",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("kind", "extra"), _negated=True),
+                fields=("merchant", "out_trade_no"),
+                name="out_trade_no_is_used_once",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.UniqueConstraint(condition=models.Q(('trade_no', ''), _negated=True), fields=('merchant', 'channel', 'trade_no'), name='trade_no_is_paid_once'),
+            model_name="payment",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("trade_no", ""), _negated=True),
+                fields=("merchant", "channel", "trade_no"),
+                name="trade_no_is_paid_once",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATED', 'PREPAYING', 'AWAITING'])), fields=('merchant', 'order_no', 'kind'), name='one_open_payment_per_order'),
+            model_name="payment",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("status__in", ["CREATED", "PREPAYING", "AWAITING"])),
+                fields=("merchant", "order_no", "kind"),
+                name="one_open_payment_per_order",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_fen__gte', 0)), name='payment_amount_is_not_negative'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_fen__gte", 0)), name="payment_amount_is_not_negative"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('account__isnull', True), ('amount_fen', 0), ('channel', 'none'), ('kind', 'none')), models.Q(models.Q(('kind', 'none'), _negated=True), ('account__isnull', False), ('amount_fen__gt', 0)), _connector='OR'), name='payment_without_channel_is_free'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("account__isnull", True), ("amount_fen", 0), ("channel", "none"), ("kind", "none")),
+                    models.Q(
+                        models.Q(("kind", "none"), _negated=True), ("account__isnull", False), ("amount_fen__gt", 0)
+                    ),
+                    _connector="OR",
+                ),
+                name="payment_without_channel_is_free",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('refund_committed_fen__gte', 0), ('refund_committed_fen__lte', models.F('amount_fen'))), name='refunds_committed_within_paid'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("refund_committed_fen__gte", 0), ("refund_committed_fen__lte", models.F("amount_fen"))
+                ),
+                name="refunds_committed_within_paid",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('refunded_fen__gte', 0), ('refunded_fen__lte', models.F('refund_committed_fen'))), name='refunded_within_committed'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("refunded_fen__gte", 0), ("refunded_fen__lte", models.F("refund_committed_fen"))),
+                name="refunded_within_committed",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('refund_count__lte', 50)), name='refund_count_within_channel_limit'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("refund_count__lte", 50)), name="refund_count_within_channel_limit"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('paid_at__isnull', False), ('status', 'PAID'), models.Q(('kind', 'none'), models.Q(('trade_no', ''), _negated=True), _connector='OR')), models.Q(models.Q(('status', 'PAID'), _negated=True), ('paid_at__isnull', True), ('refund_committed_fen', 0), ('trade_no', '')), _connector='OR'), name='paid_has_time_and_trade_no'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("paid_at__isnull", False),
+                        ("status", "PAID"),
+                        models.Q(("kind", "none"), models.Q(("trade_no", ""), _negated=True), _connector="OR"),
+                    ),
+                    models.Q(
+                        models.Q(("status", "PAID"), _negated=True),
+                        ("paid_at__isnull", True),
+                        ("refund_committed_fen", 0),
+                        ("trade_no", ""),
+                    ),
+                    _connector="OR",
+                ),
+                name="paid_has_time_and_trade_no",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'CLOSED'), _negated=True), ('closed_at__isnull', False), _connector='OR'), name='payment_closed_has_time'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status", "CLOSED"), _negated=True), ("closed_at__isnull", False), _connector="OR"
+                ),
+                name="payment_closed_has_time",
+            ),
         ),
         migrations.AddIndex(
-            model_name='refundfact',
-            index=models.Index(fields=['attempt', 'id'], name='refund_fact_by_attempt'),
+            model_name="refundfact",
+            index=models.Index(fields=["attempt", "id"], name="refund_fact_by_attempt"),
         ),
         migrations.AddIndex(
-            model_name='refundfact',
-            index=models.Index(condition=models.Q(('anomaly', ''), _negated=True), fields=['heard_at'], name='refund_fact_anomalies'),
+            model_name="refundfact",
+            index=models.Index(
+                condition=models.Q(("anomaly", ""), _negated=True), fields=["heard_at"], name="refund_fact_anomalies"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundfact',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('outcome', 'anomaly'), _negated=True), models.Q(('anomaly', ''), _negated=True), _connector='OR'), name='anomaly_is_named'),
+            model_name="refundfact",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("outcome", "anomaly"), _negated=True),
+                    models.Q(("anomaly", ""), _negated=True),
+                    _connector="OR",
+                ),
+                name="anomaly_is_named",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='refundfact',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_update', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='54451e060503682de0354f8ba36fbd35e87ed905', operation='UPDATE', pgid='pgtrigger_append_only_update_8f8c5', table='refund_fact', when='BEFORE')),
+            model_name="refundfact",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="54451e060503682de0354f8ba36fbd35e87ed905",
+                    operation="UPDATE",
+                    pgid="pgtrigger_append_only_update_8f8c5",
+                    table="refund_fact",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='refundfact',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='9f7c48ecd86ace4366e393aa178b9122d0ae197e', operation='DELETE', pgid='pgtrigger_append_only_delete_05b17', table='refund_fact', when='BEFORE')),
+            model_name="refundfact",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="9f7c48ecd86ace4366e393aa178b9122d0ae197e",
+                    operation="DELETE",
+                    pgid="pgtrigger_append_only_delete_05b17",
+                    table="refund_fact",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='refundfact',
-            trigger=pgtrigger.compiler.Trigger(name='append_only_truncate', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;", hash='774e1361a9af9431c6eaf69d520fa0eab9a6fae8', level='STATEMENT', operation='TRUNCATE', pgid='pgtrigger_append_only_truncate_b3ebc', table='refund_fact', when='BEFORE')),
+            model_name="refundfact",
+            trigger=pgtrigger.compiler.Trigger(
+                name="append_only_truncate",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot truncate table %', TG_TABLE_NAME;",
+                    hash="774e1361a9af9431c6eaf69d520fa0eab9a6fae8",
+                    level="STATEMENT",
+                    operation="TRUNCATE",
+                    pgid="pgtrigger_append_only_truncate_b3ebc",
+                    table="refund_fact",
+                    when="BEFORE",
+                ),
+            ),
         ),
         migrations.AddIndex(
-            model_name='refundrequest',
-            index=models.Index(fields=['merchant', 'owner_no'], name='refund_by_owner'),
+            model_name="refundrequest",
+            index=models.Index(fields=["merchant", "owner_no"], name="refund_by_owner"),
         ),
         migrations.AddIndex(
-            model_name='refundrequest',
-            index=models.Index(fields=['merchant', 'order_no'], name='refund_by_order'),
+            model_name="refundrequest",
+            index=models.Index(fields=["merchant", "order_no"], name="refund_by_order"),
         ),
         migrations.AddIndex(
-            model_name='refundrequest',
-            index=models.Index(fields=['-created_at', '-id'], name='refund_newest'),
+            model_name="refundrequest",
+            index=models.Index(fields=["-created_at", "-id"], name="refund_newest"),
         ),
         migrations.AddIndex(
-            model_name='refundrequest',
-            index=models.Index(fields=['merchant', '-created_at', '-id'], name='refund_newest_of_merchant'),
+            model_name="refundrequest",
+            index=models.Index(fields=["merchant", "-created_at", "-id"], name="refund_newest_of_merchant"),
         ),
         migrations.AddIndex(
-            model_name='refundrequest',
-            index=models.Index(condition=models.Q(('status', 'SUCCEEDED')), fields=['succeeded_at'], name='refund_by_succeeded_at'),
+            model_name="refundrequest",
+            index=models.Index(
+                condition=models.Q(("status", "SUCCEEDED")), fields=["succeeded_at"], name="refund_by_succeeded_at"
+            ),
         ),
         migrations.AddIndex(
-            model_name='refundrequest',
-            index=models.Index(condition=models.Q(('status__in', ['PENDING', 'FAILED'])), fields=['created_at'], name='refund_unfinished'),
+            model_name="refundrequest",
+            index=models.Index(
+                condition=models.Q(("status__in", ["PENDING", "FAILED"])),
+                fields=["created_at"],
+                name="refund_unfinished",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundrequest',
-            constraint=models.UniqueConstraint(fields=('payment', 'owner_kind', 'owner_no'), name='refund_is_requested_once_per_owner'),
+            model_name="refundrequest",
+            constraint=models.UniqueConstraint(
+                fields=("payment", "owner_kind", "owner_no"), name="refund_is_requested_once_per_owner"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundrequest',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_fen__gt', 0)), name='refund_amount_is_positive'),
+            model_name="refundrequest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_fen__gt", 0)), name="refund_amount_is_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundrequest',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('recorded_at__isnull', False), ('status', 'SUCCEEDED'), ('succeeded_at__isnull', False), models.Q(('refund_no', ''), _negated=True)), models.Q(models.Q(('status', 'SUCCEEDED'), _negated=True), ('recorded_at__isnull', True), ('refund_no', ''), ('succeeded_at__isnull', True)), _connector='OR'), name='refund_succeeded_has_time_and_number'),
+            model_name="refundrequest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("recorded_at__isnull", False),
+                        ("status", "SUCCEEDED"),
+                        ("succeeded_at__isnull", False),
+                        models.Q(("refund_no", ""), _negated=True),
+                    ),
+                    models.Q(
+                        models.Q(("status", "SUCCEEDED"), _negated=True),
+                        ("recorded_at__isnull", True),
+                        ("refund_no", ""),
+                        ("succeeded_at__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="refund_succeeded_has_time_and_number",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundrequest',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status__in', ['FAILED', 'ABANDONED']), _negated=True), models.Q(('failure_code', ''), _negated=True), _connector='OR'), name='refund_failed_has_code'),
+            model_name="refundrequest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status__in", ["FAILED", "ABANDONED"]), _negated=True),
+                    models.Q(("failure_code", ""), _negated=True),
+                    _connector="OR",
+                ),
+                name="refund_failed_has_code",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundrequest',
-            constraint=models.CheckConstraint(condition=models.Q(('route', 'channel'), models.Q(('route_reason', ''), _negated=True), _connector='OR'), name='refund_by_other_means_has_reason'),
+            model_name="refundrequest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("route", "channel"), models.Q(("route_reason", ""), _negated=True), _connector="OR"
+                ),
+                name="refund_by_other_means_has_reason",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundrequest',
-            constraint=models.CheckConstraint(condition=models.Q(('approved_by', ''), models.Q(models.Q(('voucher', ''), _negated=True), models.Q(('approved_by', models.F('voucher_by')), _negated=True)), _connector='OR'), name='offline_refund_has_second_person'),
+            model_name="refundrequest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("approved_by", ""),
+                    models.Q(
+                        models.Q(("voucher", ""), _negated=True),
+                        models.Q(("approved_by", models.F("voucher_by")), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="offline_refund_has_second_person",
+            ),
         ),
         migrations.AddIndex(
-            model_name='refundattempt',
-            index=models.Index(condition=models.Q(('status__in', ['CREATED', 'SENT', 'PROCESSING'])), fields=['next_action_at'], name='attempt_due'),
+            model_name="refundattempt",
+            index=models.Index(
+                condition=models.Q(("status__in", ["CREATED", "SENT", "PROCESSING"])),
+                fields=["next_action_at"],
+                name="attempt_due",
+            ),
         ),
         migrations.AddIndex(
-            model_name='refundattempt',
-            index=models.Index(fields=['payment', 'seq'], name='attempt_by_payment'),
+            model_name="refundattempt",
+            index=models.Index(fields=["payment", "seq"], name="attempt_by_payment"),
         ),
         migrations.AddConstraint(
-            model_name='refundattempt',
-            constraint=models.UniqueConstraint(fields=('merchant', 'number'), name='refund_number_is_used_once'),
+            model_name="refundattempt",
+            constraint=models.UniqueConstraint(fields=("merchant", "number"), name="refund_number_is_used_once"),
         ),
         migrations.AddConstraint(
-            model_name='refundattempt',
-            constraint=models.UniqueConstraint(fields=('request', 'seq'), name='refund_attempt_is_counted_once'),
+            model_name="refundattempt",
+            constraint=models.UniqueConstraint(fields=("request", "seq"), name="refund_attempt_is_counted_once"),
         ),
         migrations.AddConstraint(
-            model_name='refundattempt',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATED', 'SENT', 'PROCESSING', 'ABNORMAL'])), fields=('request',), name='one_live_attempt_per_refund'),
+            model_name="refundattempt",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("status__in", ["CREATED", "SENT", "PROCESSING", "ABNORMAL"])),
+                fields=("request",),
+                name="one_live_attempt_per_refund",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundattempt',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_fen__gt', 0)), name='attempt_amount_is_positive'),
+            model_name="refundattempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_fen__gt", 0)), name="attempt_amount_is_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundattempt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('next_action_at__isnull', False), ('status__in', ['CREATED', 'SENT', 'PROCESSING'])), models.Q(('status__in', ['SUCCESS', 'CLOSED', 'ABNORMAL', 'REFUSED']), ('finished_at__isnull', False), ('next_action_at__isnull', True)), _connector='OR'), name='attempt_in_work_has_next_action'),
+            model_name="refundattempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("next_action_at__isnull", False), ("status__in", ["CREATED", "SENT", "PROCESSING"])),
+                    models.Q(
+                        ("status__in", ["SUCCESS", "CLOSED", "ABNORMAL", "REFUSED"]),
+                        ("finished_at__isnull", False),
+                        ("next_action_at__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="attempt_in_work_has_next_action",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refundattempt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'SENT'), _negated=True), ('sent_at__isnull', False), _connector='OR'), name='attempt_sent_has_time'),
+            model_name="refundattempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status", "SENT"), _negated=True), ("sent_at__isnull", False), _connector="OR"
+                ),
+                name="attempt_sent_has_time",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='refundattempt',
-            trigger=pgtrigger.compiler.Trigger(name='number_keeps_its_amount', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."request_id" IS DISTINCT FROM (NEW."request_id") OR OLD."payment_id" IS DISTINCT FROM (NEW."payment_id") OR OLD."seq" IS DISTINCT FROM (NEW."seq") OR OLD."number" IS DISTINCT FROM (NEW."number") OR OLD."amount_fen" IS DISTINCT FROM (NEW."amount_fen") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at"))', func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='f48734aab1d1f64c8d41c81fe129ecbfcc0b26a2', operation='UPDATE', pgid='pgtrigger_number_keeps_its_amount_5c52a', table='refund_attempt', when='BEFORE')),
+            model_name="refundattempt",
+            trigger=pgtrigger.compiler.Trigger(
+                name="number_keeps_its_amount",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."merchant_id" IS DISTINCT FROM (NEW."merchant_id") OR OLD."request_id" IS DISTINCT FROM (NEW."request_id") OR OLD."payment_id" IS DISTINCT FROM (NEW."payment_id") OR OLD."seq" IS DISTINCT FROM (NEW."seq") OR OLD."number" IS DISTINCT FROM (NEW."number") OR OLD."amount_fen" IS DISTINCT FROM (NEW."amount_fen") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at"))',
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;",
+                    hash="f48734aab1d1f64c8d41c81fe129ecbfcc0b26a2",
+                    operation="UPDATE",
+                    pgid="pgtrigger_number_keeps_its_amount_5c52a",
+                    table="refund_attempt",
+                    when="BEFORE",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='refundattempt',
-            trigger=pgtrigger.compiler.Trigger(name='attempt_is_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='f051e3f453c2d91803ffe2b4b6fa8dbb0e8cc652', operation='DELETE', pgid='pgtrigger_attempt_is_never_deleted_9893f', table='refund_attempt', when='BEFORE')),
+            model_name="refundattempt",
+            trigger=pgtrigger.compiler.Trigger(
+                name="attempt_is_never_deleted",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;",
+                    hash="f051e3f453c2d91803ffe2b4b6fa8dbb0e8cc652",
+                    operation="DELETE",
+                    pgid="pgtrigger_attempt_is_never_deleted_9893f",
+                    table="refund_attempt",
+                    when="BEFORE",
+                ),
+            ),
         ),
     ]
