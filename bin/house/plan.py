@@ -106,7 +106,7 @@ def parts(*, var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
                 *("--host", ports.LOOPBACK, "--port", str(numbers["simulator"]), "--state", str(state)),
             ],
             is_ready=lambda: answers_http(numbers["simulator"], "/healthz"),
-            patience=5,
+            patience=10,
         ),
         _prepare(var, keys, numbers, first),
         *_applications(var, keys, numbers),
@@ -219,7 +219,7 @@ def _applications(var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
             ],
             is_ready=lambda: answers_http(numbers["stream"], "/healthz"),
             needs=("prepare",),
-            patience=8,
+            patience=15,
         ),
         Part(
             name="web",
@@ -237,7 +237,7 @@ def _applications(var: Path, keys: Keys, numbers: dict[str, int]) -> list[Part]:
             argv=lambda: [*celery, "beat", "--schedule", str(beat_state), "--loglevel", "INFO", "--pidfile="],
             is_ready=lambda: True,
             needs=("web", "stream", "worker"),  # nobody waits for beat, so it does not compete with those
-            patience=5,
+            patience=10,
         ),
     ]
 

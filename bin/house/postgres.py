@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from house import processes
 from house.keys import Keys
 from house.layout import Trouble, make_private, site_packages
 from house.ports import LOOPBACK
@@ -192,6 +193,7 @@ def _initialise(cluster: Cluster, keys: Keys) -> None:
     as_user = {}
     if cluster.user is not None:
         as_user = {"user": cluster.user.pw_uid, "group": cluster.user.pw_gid, "extra_groups": []}
+    ours = os.getpid()
     try:
         done = subprocess.run(
             [
@@ -205,6 +207,7 @@ def _initialise(cluster: Cluster, keys: Keys) -> None:
             capture_output=True,
             text=True,
             check=False,
+            preexec_fn=lambda: processes.end_with(ours),
             **as_user,  # type: ignore[call-overload]
         )
     finally:

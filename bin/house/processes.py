@@ -32,7 +32,7 @@ def adopt_grandchildren() -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _die_with(parent: int, death_signal: int) -> None:
+def end_with(parent: int, death_signal: int = signal.SIGTERM) -> None:
     """Runs in the child between fork and exec: end with the parent, whatever ends the parent (Linux)."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
@@ -65,7 +65,7 @@ def spawn(
             cwd=cwd,
             env={**environment, MARK: mark},
             start_new_session=True,
-            preexec_fn=lambda: _die_with(parent, death_signal),
+            preexec_fn=lambda: end_with(parent, death_signal),
             **as_user,  # type: ignore[arg-type]
         )
 

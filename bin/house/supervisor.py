@@ -18,7 +18,7 @@ from house.keys import Keys
 from house.layout import Trouble, make_private, write_atomically
 from house.plan import Part
 
-START_SECONDS = 90.0  # for one part, from its start to its readiness; `prepare` may take what it takes
+START_SECONDS = 180.0  # for one part, from its start to its readiness; `prepare` may take what it takes
 STEADY_SECONDS = 30.0  # whoever lived that long starts again without delay
 LONGEST_DELAY = 10.0
 LOG_BYTES = 10 * 1024 * 1024
