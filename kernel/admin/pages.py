@@ -454,21 +454,24 @@ class QuitsAdmin(ModelAdmin):
             "opts": self.opts,
             "media": self.media,
             "button": button,
-            "rows": [
-                {
-                    "obj": row,
-                    "name": self.name_of(request, row),
-                    "allowed": button.allowed(row),
-                    "version": getattr(row, "version", ""),
-                }
-                for row in rows
-            ],
+            "rows": [self._asked(request, button, row) for row in rows],
             "form": form,
             "once": press.new_once(),
             "action_url": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_bulk", args=[button.name]),
             "list_url": self.list_url(),
         }
         return TemplateResponse(request, "admin/bulk.html", context)
+
+    def _asked(self, request: HttpRequest, button: Button, row: Any) -> dict[str, Any]:
+        """One row of the question: what would happen to it, with its amounts."""
+        allowed = button.allowed(row)
+        return {
+            "obj": row,
+            "name": self.name_of(request, row),
+            "allowed": allowed,
+            "question": button.question(row) if allowed and callable(button.confirm) else "",
+            "version": getattr(row, "version", ""),
+        }
 
     def __init__(self, model: type[Model], admin_site: Any) -> None:
         super().__init__(model, admin_site)

@@ -84,6 +84,19 @@ def shot(page: Page) -> Callable[[str], None]:
 
 
 @pytest.fixture
+def guide_shot(page: Page) -> Callable[[str], None]:
+    """A picture for docs/guide, kept below $QUITS_VAR/screenshots/guide."""
+    folder = Path(django_settings.QUITS_VAR) / "screenshots/guide"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def take(name: str) -> None:
+        page.wait_for_timeout(150)
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+    return take
+
+
+@pytest.fixture
 def log_in(page: Page, live_server) -> Callable[..., None]:
     """Log in through the login page."""
 
