@@ -29,7 +29,7 @@ def end_claim(
     rows = list(claim.units.filter(live=True))
     held = sorted(row.ordinal for row in rows if row.hold == Hold.CONSUMES)
     if held:
-        with blaming_the_state(edge, claim, expected_version=expected_version):
+        with blaming_the_state(edge, claim.pk, expected_version=expected_version):
             free_units(line_id=claim.line_id, ordinals=held)
     version = move(
         edge, claim, expected_version=expected_version, by=by, now=now, reason=reason, evidence=evidence, **params

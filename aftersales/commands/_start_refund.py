@@ -47,7 +47,7 @@ def start_refund(
     Locks in the fixed order: line, claim, payment. Returns the new version. Raises VersionConflict,
     IllegalTransition, InArbitration, RefundExceedsPaid.
     """
-    with blaming_the_state(edge, claim, expected_version=expected_version):
+    with blaming_the_state(edge, claim.pk, expected_version=expected_version):
         _commit_on_line(claim, settled)
     version = move(
         edge,

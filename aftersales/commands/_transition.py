@@ -137,16 +137,16 @@ class ChangedMeanwhile(VersionConflict):
 
 
 @contextmanager
-def blaming_the_state(edge: Edge, claim: AfterSalesOrder, *, expected_version: int) -> Iterator[None]:
+def blaming_the_state(edge: Edge, claim_id: UUID, *, expected_version: int) -> Iterator[None]:
     """The line's guards come first in the order of locks. When one refuses although the claim could not have moved
     anyway (somebody else was there), that is what the caller has to hear.
     """
     try:
         yield
     except Refusal as refusal:
-        now_is = AfterSalesOrder.objects.get(pk=claim.pk)
+        now_is = AfterSalesOrder.objects.get(pk=claim_id)
         if now_is.version != expected_version or now_is.status != _source_of(edge) or now_is.is_disputed:
-            raise why_not(claim.pk, expected_version=expected_version) from refusal
+            raise why_not(claim_id, expected_version=expected_version) from refusal
         raise
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from aftersales.actors import By
 from aftersales.claims import deadline, get_claim
+from aftersales.commands._approve_as_applied import approve_as_applied
 from aftersales.commands._start_refund import AMOUNTS, start_refund
 from aftersales.commands._transition import declare, move
 from aftersales.models import AfterSalesOrder, Status, Type
@@ -52,6 +53,20 @@ def approve_after_sales(
     A reship sets its pieces aside. Raises NotFound, VersionConflict, IllegalTransition, InArbitration,
     AboveEntitlement, ReasonNeeded, RefundExceedsPaid, OutOfStock.
     """
+    if ask.goods_fen is None and ask.freight_fen is None:
+        approved: Approved | None = approve_as_applied(
+            Approved,
+            merchant_id=merchant_id,
+            after_sales_no=after_sales_no,
+            expected_version=expected_version,
+            liability=ask.liability,
+            liability_reason=ask.liability_reason,
+            by=by,
+            key=key,
+            now=now,
+        )
+        if approved is not None:
+            return approved
     with unit_of_work(now=now):
         done = idempotency.begin(key, Approved, now=now)
         if done is not None:

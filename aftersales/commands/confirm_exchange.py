@@ -81,7 +81,7 @@ def confirm_exchange(
         price_fen = exchange.unit_price_fen * len(accepted)
         supplement_fen = max(0, price_fen - settled.goods_fen)
         edge = ASK_SUPPLEMENT if supplement_fen else ACCEPT_EXCHANGE
-        with blaming_the_state(edge, claim, expected_version=expected_version):
+        with blaming_the_state(edge, claim.pk, expected_version=expected_version):
             free_given_up_units(claim, settled)
         _receive(edge, claim, settled, expected_version=expected_version, by=by, note=note, ask=ask, now=now)
         write_units(claim, settled, dispositions=by_ordinal)

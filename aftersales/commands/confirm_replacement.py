@@ -56,7 +56,7 @@ def confirm_replacement(
         ordinals = list(claim.units.filter(live=True).order_by("ordinal").values_list("ordinal", flat=True))
         exchanged = claim.type == Type.EXCHANGE
         if exchanged:
-            with blaming_the_state(CONFIRM, claim, expected_version=expected):
+            with blaming_the_state(CONFIRM, claim.pk, expected_version=expected):
                 give_back_units(line_id=claim.line_id, ordinals=ordinals)
         version = move(CONFIRM, claim, expected_version=expected, by=by, now=now)
         AfterSalesUnit.objects.filter(after_sales=claim, live=True).update(is_open=False, live=exchanged)
