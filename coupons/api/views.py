@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from coupons import queries
 from coupons.api import serializers as s
+from coupons.api.hot import lease_seconds_of
 from coupons.commands.issue_coupon import issue_coupon
 from coupons.commands.lock_coupon import lock_coupon
 from coupons.commands.redeem_coupon import redeem_coupon
@@ -23,7 +24,6 @@ from kernel.errors import NotFound
 from kernel.http.pagination import KeysetPagination
 from kernel.http.views import CommandView, ReadView, command_schema, read_schema
 from merchants.api.authentication import ClientAuth
-from merchants.models import Merchant
 
 HASH_WITHOUT = ("expected_version",)
 """A caller that has learnt a newer version may repeat its command under the same key."""
@@ -62,9 +62,7 @@ class LockView(CommandView):
     def post(self, request: Request, coupon_id: UUID) -> HttpResponse:
         """Lease a coupon to an order. The token comes back here only; renew, redeem and release need it."""
         body = self.body(s.LockRequest)
-        if body.get("lease_seconds") is None:
-            setting = Merchant.objects.values_list("lease_seconds", flat=True)
-            body["lease_seconds"] = setting.get(pk=caller(request).merchant_id)
+        body.setdefault("lease_seconds", lease_seconds_of(caller(request).merchant_id))
         result = lock_coupon(
             merchant_id=caller(request).merchant_id,
             coupon_id=coupon_id,

@@ -28,7 +28,15 @@ class Backend:
         self.issued, self.now, self.numbers, self.http = issued, now, count(1), Client()
 
     def send(
-        self, method: str, path: str, body: Any = None, *, key: str | None = None, raw: bytes = b""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        raw: bytes = b"",
+        kind: str = "application/json",
+        secret: str = "",
     ) -> HttpResponse:
         target = f"/api/v1/coupons{path}"
         content = raw or (b"" if body is None else json.dumps(body).encode())
@@ -36,7 +44,7 @@ class Backend:
         headers = {
             "Authorization": signing.header(
                 key_id=self.issued.key_id,
-                secret=self.issued.secret,
+                secret=secret or self.issued.secret,
                 method=method,
                 target=target,
                 timestamp=int(self.now.timestamp()),
@@ -46,7 +54,7 @@ class Backend:
         }
         if method == "POST" and key != "":
             headers["Idempotency-Key"] = key or f"request-{number}"
-        return self.http.generic(method, target, content, content_type="application/json", headers=headers)
+        return self.http.generic(method, target, content, content_type=kind, headers=headers)
 
     def post(self, path: str, body: Any, **values: Any) -> HttpResponse:
         return self.send("POST", path, body, **values)
@@ -354,3 +362,85 @@ def test_the_timeline_with_refused_commands(backend: Backend, shop: Shop) -> Non
     (no,) = [entry for entry in timeline["entries"] if entry["kind"] == "refusal"]
     assert (no["title"], no["detail"]["code"], no["detail"]["token_matched"]) == ("REDEEM", "TOKEN_MISMATCH", False)
     assert lease["lock_token"] not in json.dumps(timeline)
+
+
+class TestBothWays:
+    """The front of the hot commands against the view behind it: same status, same members, same headers."""
+
+    def ask(self, backend: Backend, command: str, coupon_id: str, body: Any, *, slowly: bool, **values: Any) -> Any:
+        """`slowly`: with a media type parameter that the front does not know, so that the view answers."""
+        kind = "application/json; q=1" if slowly else "application/json"
+        answer = backend.send("POST", f"/{coupon_id}/{command}", body, kind=kind, **values)
+        content = json.loads(answer.content)
+        for varying in ("request_id", "lock_id", "lock_token", "coupon_id", "redemption_id"):
+            content.pop(varying, None)
+            content.get("data", {}).pop(varying, None)
+        headers = {
+            name: value
+            for name, value in answer.headers.items()
+            if name
+            not in ("X-Request-ID", "Content-Length", "Vary", "Allow", "Content-Language", "Cross-Origin-Opener-Policy")
+        }
+        return answer.status_code, content, headers
+
+    def test_success_and_replay(self, backend: Backend, now) -> None:
+        for command, extra in (
+            ("lock", {}),
+            ("lock", {"lease_seconds": 77, "expected_version": 1}),
+            ("renew", {"expires_at": (now + timedelta(hours=1)).isoformat()}),
+            ("renew", {"expires_at": "2026-12-24T10:00:00+08:00"}),
+            ("redeem", {"payment_no": "p"}),
+            ("release", {}),
+            ("release", {"reason": "closed 关单"}),
+        ):
+            ways = []
+            for slowly in (False, True):
+                coupon_id = issue(backend)
+                body: dict[str, Any] = {"user_id": "user-1", "order_no": "A"}
+                if command != "lock":
+                    body = proof(lock(backend, coupon_id))
+                key = f"{command}-{coupon_id}"
+                ways.append(
+                    [
+                        self.ask(backend, command, coupon_id, {**body, **extra}, slowly=slowly, key=key),
+                        self.ask(backend, command, coupon_id, {**body, **extra}, slowly=not slowly, key=key),
+                    ]
+                )
+            first, second = ways
+            assert first == second
+            assert first[0][0] == 201
+            assert first[1][2]["Idempotency-Replayed"] == "true", "a key binds both ways"
+
+    def test_refusals(self, backend: Backend, stranger: Backend, shop: Shop, now) -> None:
+        held, used = issue(backend), issue(backend)
+        lease, spent = lock(backend, held), lock(backend, used)
+        accepted(backend.post(f"/{used}/redeem", {**proof(spent), "payment_no": "p"}))
+        reader = Backend(
+            a_client(merchant=Merchant.objects.get(pk=shop.merchant_id), now=now, name="reader", scopes=["read"]), now
+        )
+        tries = [
+            (backend, "lock", held, {"user_id": "user-1", "order_no": "B"}, {}),
+            (backend, "lock", held, {"user_id": "user-2", "order_no": "B"}, {}),
+            (backend, "lock", used, {"user_id": "user-1", "order_no": "B"}, {}),
+            (backend, "lock", str(uuid7()), {"user_id": "user-1", "order_no": "B"}, {}),
+            (stranger, "lock", held, {"user_id": "user-1", "order_no": "B"}, {}),
+            (backend, "redeem", held, {**proof(lease), "lock_token": "x", "payment_no": "p"}, {}),
+            (backend, "redeem", held, {**proof(lease), "expected_version": 9, "payment_no": "p"}, {}),
+            (backend, "release", used, proof(spent), {}),
+            (backend, "renew", held, {**proof(lease), "expires_at": "2020-01-01T00:00:00Z"}, {}),
+            (reader, "lock", held, {"user_id": "user-1", "order_no": "B"}, {}),
+            (backend, "lock", held, {"user_id": "user-1", "order_no": "B"}, {"secret": "wrong"}),
+        ]
+        statuses = set()
+        for who, command, coupon_id, body, values in tries:
+            fast, slow = (self.ask(who, command, coupon_id, body, slowly=way, **values) for way in (False, True))
+            assert fast == slow, (command, body)
+            statuses.add(fast[0])
+        assert statuses == {400, 401, 403, 404, 409}
+
+    def test_the_front_is_in_use(self, backend: Backend, monkeypatch) -> None:
+        from coupons.api import views
+
+        monkeypatch.setattr(views.LockView, "post", None)
+
+        assert lock(backend, issue(backend))["status"] == "LOCKED"
