@@ -26,9 +26,9 @@ from merchants.commands.create_client import KeyIssued, create_client
 from merchants.commands.create_merchant import create_merchant
 from merchants.commands.create_staff import create_staff
 from merchants.commands.enter_desk import end_all_sessions
+from merchants.commands.remove_second_factor import remove_second_factor
 from merchants.commands.revoke_key import revoke_key
 from merchants.commands.rotate_key import rotate_key
-from merchants.commands.second_factor import remove_second_factor
 from merchants.commands.switch_merchant import switch_merchant
 from merchants.commands.unlock_login import unlock_login
 from merchants.models import (

@@ -12,7 +12,9 @@ from kernel import admin as desk
 from kernel import clock, secrets
 from kernel.errors import Refusal
 from merchants import entrance, one_time_codes, scoping
-from merchants.commands.second_factor import begin_second_factor, check_code, confirm_second_factor
+from merchants.commands.begin_second_factor import begin_second_factor
+from merchants.commands.check_code import check_code
+from merchants.commands.confirm_second_factor import confirm_second_factor
 from merchants.models import SecondFactor, Staff
 from merchants.roles import EVERYBODY
 

@@ -87,8 +87,11 @@ def _locked(staff_id: UUID) -> Staff:
 
 def _other_administrators(staff_id: UUID) -> list[Staff]:
     """All active platform administrators but one, locked in the order of their ids, and before anybody else: two
-    of them who remove each other at the same time wait for each other in one direction only."""
-    administrators = Staff.objects.select_for_update(no_key=True, of=("self",)).filter(
-        role=Role.PLATFORM_ADMIN, user__is_active=True
+    of them who remove each other at the same time wait for each other in one direction only. The logins are locked
+    too: only a locked row is looked at again after the wait, and it is the login that says who is active."""
+    administrators = (
+        Staff.objects.select_related("user")
+        .select_for_update(no_key=True, of=("self", "user"))
+        .filter(role=Role.PLATFORM_ADMIN, user__is_active=True)
     )
     return [row for row in administrators.order_by("pk") if row.pk != staff_id]

@@ -8,15 +8,11 @@ from django.test import Client
 
 from kernel import secrets
 from merchants import one_time_codes
+from merchants.commands.begin_second_factor import begin_second_factor
 from merchants.commands.change_staff import change_staff
-from merchants.commands.second_factor import (
-    CodeRefused,
-    CodesLocked,
-    begin_second_factor,
-    check_code,
-    confirm_second_factor,
-    remove_second_factor,
-)
+from merchants.commands.check_code import CodeRefused, CodesLocked, check_code
+from merchants.commands.confirm_second_factor import confirm_second_factor
+from merchants.commands.remove_second_factor import remove_second_factor
 from merchants.models import RecoveryCode, SecondFactor, StaffAction, StaffSession
 from merchants.roles import Role
 from tests.merchants.factories import PASSWORD, a_merchant, a_person
