@@ -7,7 +7,7 @@ refusal means for the order is decided here from local facts: redeem late (nobod
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,8 @@ from orders.models import Anomaly, CouponDecision, CouponState, Order, OrderCoup
 Decision = CouponDecision.Decision
 ACTOR = "orders.coordinate_coupon"
 ACQUIRE_SECONDS = 60
+TIME_TO_HONOUR = timedelta(minutes=10)
+"""A paid order whose coupon is gone is refunded by itself after this long, unless an operator honours its price."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
     """A paid order uses its coupon, under the lease it holds; joins the caller's transaction, which holds the order.
 
     The usual way is one redeem. Otherwise: nobody holds the coupon → lock and redeem (`late_redeem`); it is used,
-    expired or another order's → `refund_order`, coupon_state `conflict` and an anomaly: the order is never kept at a
-    price whose coupon it does not have.
+    expired or another order's → `refund_order`, coupon_state `conflict` and an anomaly; `refund_conflict` sends the
+    money back after a while: the order is never kept at a price whose coupon it does not have.
     """
     if redeem_held(
         order_id=order.pk, merchant_id=order.merchant_id, order_no=order.order_no, payment_no=payment_no, now=now
@@ -100,7 +102,9 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
         Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.REDEEMED)
         return CouponSettled(CouponState.REDEEMED, Decision.LATE_REDEEM, cause)
     record_decision(order, Decision.REFUND_ORDER, cause=cause, inputs={**facts, "late": late}, now=now)
-    Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.CONFLICT)
+    Order.objects.filter(pk=order.pk).update(
+        coupon_state=CouponState.CONFLICT, next_fulfil_at=now + TIME_TO_HONOUR, fulfil_tries=0
+    )
     open_anomaly(
         merchant_id=order.merchant_id,
         kind=Anomaly.Kind.COUPON_CONFLICT,
@@ -110,14 +114,28 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
         outcome=Decision.REFUND_ORDER,
         now=now,
     )
-    outbox.append(
-        name="order.refund_required",
-        merchant_id=order.merchant_id,
-        subject=order.order_no,
-        payload={"order_no": order.order_no, "order_id": str(order.id), "reason": "coupon_conflict"},
-        now=now,
-    )
     return CouponSettled(CouponState.CONFLICT, Decision.REFUND_ORDER, cause)
+
+
+def refund_conflict(*, order_id: UUID, now: datetime) -> bool:
+    """Ask for the refund of a PAID order in conflict (`order.refund_required`), once its time to be honoured is over.
+    False: not yet, or no longer in conflict. May join; the event goes out once."""
+    with unit_of_work(now=now):
+        order = Order.objects.select_for_update(no_key=True).get(id=order_id)
+        if order.status != Order.Status.PAID or order.coupon_state != CouponState.CONFLICT:
+            return False
+        decided = order.coupon_decisions.filter(decision=Decision.REFUND_ORDER).order_by("-at").first()
+        if order.next_fulfil_at is None or decided is None or decided.at + TIME_TO_HONOUR > now:
+            return False
+        Order.objects.filter(pk=order.pk).update(next_fulfil_at=None)
+        outbox.append(
+            name="order.refund_required",
+            merchant_id=order.merchant_id,
+            subject=order.order_no,
+            payload={"order_no": order.order_no, "order_id": str(order.id), "reason": "coupon_conflict"},
+            now=now,
+        )
+        return True
 
 
 def acquire_for_reopening(order: Order, *, payment_no: str, now: datetime) -> CouponSettled:

@@ -10,6 +10,7 @@ import structlog
 from kernel import numbers
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM
+from orders.commands.coordinate_coupon import refund_conflict
 from orders.commands.deliver_order import deliver_order
 from orders.commands.open_anomaly import open_anomaly
 from orders.commands.resolve_anomaly import resolve_decided
@@ -24,7 +25,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Fulfilled:
-    """`outcome`: delivered, waiting (for a shipment), failed (tried again later) or nothing (not its turn)."""
+    """`outcome`: delivered, waiting (for a shipment), failed (tried again later), refund (its coupon is gone)
+    or nothing (not its turn)."""
 
     order_no: str
     outcome: str
@@ -38,7 +40,8 @@ def fulfil_order(*, order_id: UUID, now: datetime) -> Fulfilled:
     if order.status != Order.Status.PAID or order.fulfilment == Order.Fulfilment.VOID:
         return Fulfilled(order.order_no, "nothing")
     if order.coupon_state not in Order.COUPON_IN_ORDER:
-        return Fulfilled(order.order_no, "nothing")
+        refunded = refund_conflict(order_id=order_id, now=now)
+        return Fulfilled(order.order_no, "refund" if refunded else "nothing")
     kinds = set(order.lines.values_list("kind", flat=True))
     try:
         with unit_of_work(now=now):

@@ -47,7 +47,8 @@ def honour_order(*, order_id: UUID, username: str, reason: str, now: datetime) -
         if order.status != Order.Status.PAID or order.coupon_state != CouponState.CONFLICT:
             raise IllegalTransition(order_no=order.order_no, status=order.status, coupon_state=order.coupon_state)
         lines = OrderLine.objects.select_for_update(no_key=True).filter(order=order).order_by("line_no")
-        if any(line.held_ordinals or line.refunded_ordinals for line in lines):
+        asked_for = order.next_fulfil_at is None  # by refund_conflict, once the time to honour was over
+        if asked_for or any(line.held_ordinals or line.refunded_ordinals for line in lines):
             raise RefundUnderWay(order_no=order.order_no)
         record_decision(
             order,

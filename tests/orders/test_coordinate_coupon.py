@@ -1,5 +1,6 @@
 """Who owns the coupon of an order: the incident of the source (C0) in all its orders, and every decision recorded."""
 
+from datetime import timedelta
 from itertools import permutations
 
 import pytest
@@ -10,9 +11,11 @@ from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponRedemption, CouponRefusal, UserCoupon
 from coupons.refusals import TokenMismatch
 from kernel.errors import IllegalTransition
+from orders.commands.claim_due import claim_due
 from orders.commands.close_order import close_order
 from orders.commands.confirm_paid import confirm_paid
 from orders.commands.coordinate_coupon import coordinate_overdue_lease
+from orders.commands.fulfil_order import fulfil_order
 from orders.commands.hold_units import hold_units
 from orders.commands.honour_order import HonourReasonMissing, RefundUnderWay, honour_order
 from orders.facts import LocalOrderFacts
@@ -84,10 +87,29 @@ def test_another_order_took_it_so_the_paid_order_is_in_conflict(shop: Shop) -> N
     inputs = CouponDecision.objects.get().inputs
     assert inputs["coupon"]["locked_order_no"] == second.order_no
     assert Anomaly.objects.get().kind == "coupon_conflict"
-    assert events("order.refund_required")[0]["order_no"] == first.order_no
     assert {row.code for row in CouponRefusal.objects.all()} >= {"TOKEN_MISMATCH"}
     with pytest.raises(Exception, match="COUPON_NOT_SETTLED"):
         shop.ship(first)
+
+
+def test_a_conflict_nobody_honours_is_refunded_by_itself_once(shop: Shop) -> None:
+    ordered = in_conflict(shop)
+    assert fulfil_order(order_id=ordered.order_id, now=shop.now).outcome == "nothing"
+    assert claim_due(kind="fulfil", now=shop.now + timedelta(minutes=9)) == []
+    later = shop.now + timedelta(minutes=10)
+    assert claim_due(kind="fulfil", now=later) == [ordered.order_id]
+    assert fulfil_order(order_id=ordered.order_id, now=later).outcome == "refund"
+    assert fulfil_order(order_id=ordered.order_id, now=later).outcome == "nothing"
+    assert [event["order_no"] for event in events("order.refund_required")] == [ordered.order_no]
+    with pytest.raises(RefundUnderWay):
+        honour_order(order_id=ordered.order_id, username="ops", reason="too late", now=later)
+
+
+def test_what_was_honoured_in_time_is_not_refunded(shop: Shop) -> None:
+    ordered = in_conflict(shop)
+    honour_order(order_id=ordered.order_id, username="ops", reason="our mistake", now=shop.now)
+    assert fulfil_order(order_id=ordered.order_id, now=shop.now + timedelta(minutes=11)).outcome == "waiting"
+    assert events("order.refund_required") == []
 
 
 def test_an_expired_coupon_is_not_redeemed_late(shop: Shop) -> None:
