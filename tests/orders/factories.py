@@ -45,7 +45,7 @@ from payments.commands.save_account import save_account
 from payments.gateway import Channel, PaymentFact, PaymentState
 from payments.models import Payment, RefundRequest
 from payments.simulator.client import SimulatorClient
-from payments.simulator.keys import wechat_account
+from payments.simulator.keys import alipay_account, wechat_account
 
 _numbers = count(1)
 
@@ -137,13 +137,20 @@ class Shop:
 
 
 def open_shop(
-    *, now: datetime, keys: dict[str, Any], simulator: SimulatorClient, code: str = "tea-house", number: int = 0
+    *,
+    now: datetime,
+    keys: dict[str, Any],
+    simulator: SimulatorClient,
+    code: str = "tea-house",
+    number: int = 0,
+    channel: str = "wechat",
 ) -> Shop:
     merchant = Merchant.objects.create(code=code, name="清和茶铺", created_at=now)
-    row = wechat_account(keys, number, simulator.base_url)
+    make_account = {"wechat": wechat_account, "alipay": alipay_account}[channel]
+    row = make_account(keys, number, simulator.base_url)
     saved = save_account(
         merchant_id=merchant.pk,
-        channel="wechat",
+        channel=channel,
         mchid=row["mchid"],
         app_id=row["app_id"],
         settings=row["settings"],
