@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings as django_settings
-from playwright.sync_api import ConsoleMessage, Page
+from playwright.sync_api import ConsoleMessage, Page, Request
 
 from merchants.models import Staff
 from tests.merchants.factories import PASSWORD
@@ -52,9 +52,15 @@ def console(page: Page) -> list[str]:
         if message.type == "error":
             seen.append(f"{message.text} {message.location.get('url', '')}")
 
+    def fail(request: Request) -> None:
+        # The browser itself drops what a page was still loading when the person moves on: that is no failure.
+        if request.failure != "net::ERR_ABORTED":
+            seen.append(f"failed: {request.url} {request.failure}")
+
+    page.set_default_timeout(60_000)
     page.on("console", hear)
     page.on("pageerror", lambda error: seen.append(str(error)))
-    page.on("requestfailed", lambda request: seen.append(f"failed: {request.url}"))
+    page.on("requestfailed", fail)
     page.on(
         "request",
         lambda request: (
