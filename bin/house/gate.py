@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -107,8 +108,9 @@ def test_environment(bed: testbed.Testbed, keys: Keys, directory: Path) -> dict[
 
 
 def follow(command: list[str], values: dict[str, str]) -> int:
-    """Run in the foreground, with this terminal; Ctrl-C goes to the program, whose exit code counts."""
+    """Run in the foreground, with this terminal; Ctrl-C and SIGTERM go to the program, whose exit code counts."""
     running = subprocess.Popen(command, cwd=PROJECT, env=values)
+    signal.signal(signal.SIGTERM, lambda *_: running.terminate())
     while True:
         try:
             return running.wait()
