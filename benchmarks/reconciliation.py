@@ -17,16 +17,16 @@ from reconciliation.commands.run_reconciliation import run_reconciliation
 
 SAMPLE = 1_500
 GROUP_BY = (
-    "SELECT coupon_id, count(*), max(to_version) FROM coupon_operation GROUP BY coupon_id",
-    "SELECT coupon_id, count(*) FROM coupon_redemption GROUP BY coupon_id",
-    "SELECT id, count(*), max(state_version) FROM user_coupon GROUP BY id",
-    "SELECT order_id, count(*), max(to_version) FROM order_status_log GROUP BY order_id",
-    "SELECT order_no, count(*), sum(payable_fen) FROM orders GROUP BY order_no",
-    "SELECT order_no, count(*), sum(amount_fen) FROM payment GROUP BY order_no",
-    "SELECT account, count(*), sum(amount_fen) FROM journal_line GROUP BY account",
-    "SELECT refund_no, out_trade_no, count(*), sum(amount_fen) FROM bill_line GROUP BY refund_no, out_trade_no",
-    "SELECT after_sales_id, count(*) FROM after_sales_log GROUP BY after_sales_id",
-    "SELECT after_sales_id, count(*) FROM after_sales_rollback GROUP BY after_sales_id",
+    ("coupon_operation", "coupon_id", "to_version"),
+    ("coupon_redemption", "coupon_id", "1"),
+    ("user_coupon", "id", "state_version"),
+    ("order_status_log", "order_id", "to_version"),
+    ("orders", "order_no", "payable_fen"),
+    ("payment", "order_no", "amount_fen"),
+    ("journal_line", "account", "amount_fen"),
+    ("bill_line", "(refund_no, out_trade_no)", "amount_fen"),
+    ("after_sales_log", "after_sales_id", "to_version"),
+    ("after_sales_rollback", "after_sales_id", "1"),
 )
 """One pass over the rows that the run reads, grouped by what each row is about, and nothing compared."""
 
@@ -60,8 +60,10 @@ def _ours() -> float:
 def _grouped() -> float:
     began = time.perf_counter()
     with connection.cursor() as cursor:
-        for statement in GROUP_BY:
-            cursor.execute(f"SELECT count(*) FROM ({statement}) AS each")
+        for table, key, figure in GROUP_BY:
+            figures = f"count(*) AS n, max({figure}) AS top, sum({figure}) AS total"
+            each = f"SELECT {key} AS about, {figures} FROM {table} GROUP BY 1"
+            cursor.execute(f"SELECT count(about), sum(n), max(top), sum(total) FROM ({each}) AS grouped")
             cursor.fetchone()
     return time.perf_counter() - began
 

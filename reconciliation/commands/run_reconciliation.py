@@ -16,6 +16,8 @@ from reconciliation.models import ReconciliationRun, TimingItem
 from reconciliation.rules import Comparison
 from reconciliation.rules.registry import comparisons, state_rules
 
+WORK_MEMORY = "96MB"
+
 
 @dataclass(frozen=True)
 class Reconciled:
@@ -86,8 +88,13 @@ def _claim(*, on_date: date, merchant_id: uuid.UUID | None, now: datetime) -> uu
 
 
 def _hold(run_id: uuid.UUID) -> None:
-    """Two runs of the same day take turns, step by step, instead of waiting for each other's rows."""
+    """Two runs of the same day take turns, step by step, instead of waiting for each other's rows.
+
+    Each step may use WORK_MEMORY per sort or hash, so that a million rows are joined without spilling to disk.
+    """
     ReconciliationRun.objects.select_for_update().get(pk=run_id)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL work_mem = '{WORK_MEMORY}'")
 
 
 def _compare(

@@ -41,47 +41,66 @@ WHERE c.status = 'LOCKED' AND o.status IN (40, 50)
                   AND p.status = 'PAID')
 """
 
-# USED without exactly one redemption in force, and redemptions in force that no paid order stands behind.
+# USED without a redemption in force; a redemption in force on a coupon that is not used, or that no paid order with
+# this coupon stands behind; more than one in force. What a finding shows is only built for findings.
 _GHOST = f"""
-SELECT c.id::text AS key, c.merchant_id, {_COUPON} AS ours,
-       jsonb_build_object('redemptions_in_force', coalesce(r.in_force, 0), 'orders', r.orders,
-                          'paid_orders', coalesce(r.paid, 0)) AS theirs,
-       NULL::bigint AS amount_fen
-FROM user_coupon c
-FULL JOIN (
-    SELECT x.coupon_id, count(*) AS in_force, jsonb_agg(x.order_no ORDER BY x.order_no) AS orders,
-           count(o.id) FILTER (WHERE o.status IN (10, 20, 30) AND o.coupon_id = x.coupon_id) AS paid,
-           min(x.redeemed_at) AS since
+SELECT c.id::text AS key, c.merchant_id, {_COUPON} AS ours, t.theirs, NULL::bigint AS amount_fen
+FROM (
+    SELECT c.id FROM user_coupon c
+    FULL JOIN (SELECT r.coupon_id, r.order_no, r.redeemed_at FROM coupon_redemption r WHERE r.ended_by_id IS NULL) x
+           ON x.coupon_id = c.id
+    LEFT JOIN orders o ON o.coupon_id = x.coupon_id AND o.order_no = x.order_no
+    WHERE c.status = 'USED' AND x.coupon_id IS NULL
+       OR x.coupon_id IS NOT NULL AND c.status IS DISTINCT FROM 'USED'
+       OR x.coupon_id IS NOT NULL AND (o.id IS NULL OR o.status NOT IN (10, 20, 30))
+          AND x.redeemed_at < %(now)s::timestamptz - {GRACE}
+    UNION
+    SELECT r.coupon_id FROM coupon_redemption r WHERE r.ended_by_id IS NULL GROUP BY r.coupon_id HAVING count(*) > 1
+) ghost
+JOIN user_coupon c ON c.id = ghost.id
+CROSS JOIN LATERAL (
+    SELECT jsonb_build_object(
+               'redemptions_in_force', count(x.id), 'orders', jsonb_agg(x.order_no ORDER BY x.order_no),
+               'paid_orders', count(o.id) FILTER (WHERE o.status IN (10, 20, 30))) AS theirs
     FROM coupon_redemption x
-    LEFT JOIN orders o ON o.merchant_id = x.merchant_id AND o.order_no = x.order_no
-    WHERE x.ended_by_id IS NULL GROUP BY x.coupon_id
-) r ON r.coupon_id = c.id
+    LEFT JOIN orders o ON o.coupon_id = x.coupon_id AND o.order_no = x.order_no
+    WHERE x.coupon_id = c.id AND x.ended_by_id IS NULL
+) t
 WHERE (%(merchant_id)s::uuid IS NULL OR c.merchant_id = %(merchant_id)s::uuid)
-  AND (c.status = 'USED' AND coalesce(r.in_force, 0) <> 1
-       OR c.status <> 'USED' AND r.in_force > 0
-       OR r.in_force > 0 AND r.paid < r.in_force AND r.since < %(now)s::timestamptz - {GRACE})
 """
 
+# Three cheap passes name the suspects: two redemptions, two orders, or an order whose redemption is another's. Only
+# those are looked at closely.
 _TWICE = f"""
+WITH suspect AS MATERIALIZED (
+    SELECT r.coupon_id FROM coupon_redemption r WHERE {{changed}} GROUP BY r.coupon_id HAVING count(*) > 1
+    UNION
+    SELECT r.coupon_id FROM orders r
+    WHERE r.coupon_id IS NOT NULL AND r.status IN (10, 20, 30) AND r.coupon_state = 'redeemed' AND {{changed}}
+    GROUP BY r.coupon_id HAVING count(*) > 1
+    UNION
+    SELECT r.coupon_id FROM orders r
+    WHERE r.coupon_id IS NOT NULL AND r.status IN (10, 20, 30) AND r.coupon_state = 'redeemed' AND {{changed}}
+      AND NOT EXISTS (SELECT FROM coupon_redemption x WHERE x.coupon_id = r.coupon_id AND x.order_no = r.order_no)
+), used AS (
+    SELECT r.coupon_id, r.order_no FROM coupon_redemption r
+    LEFT JOIN coupon_operation e ON e.id = r.ended_by_id
+    JOIN orders o ON o.merchant_id = r.merchant_id AND o.order_no = r.order_no
+    WHERE r.coupon_id IN (SELECT s.coupon_id FROM suspect s) AND o.status IN (10, 20, 30)
+      AND (e.id IS NULL OR e.command NOT IN ('RETURN', 'REVERSE', 'VOID'))
+    UNION
+    SELECT o.coupon_id, o.order_no FROM orders o
+    WHERE o.coupon_id IN (SELECT s.coupon_id FROM suspect s) AND o.status IN (10, 20, 30)
+      AND o.coupon_state = 'redeemed'
+      AND NOT EXISTS (SELECT FROM coupon_redemption r JOIN coupon_operation e ON e.id = r.ended_by_id
+                      WHERE r.coupon_id = o.coupon_id AND r.merchant_id = o.merchant_id
+                        AND r.order_no = o.order_no AND e.command IN ('RETURN', 'REVERSE', 'VOID'))
+)
 SELECT c.id::text AS key, c.merchant_id, {_COUPON} AS ours,
        jsonb_build_object('orders', x.orders) AS theirs, NULL::bigint AS amount_fen
-FROM (
-    SELECT u.coupon_id, count(DISTINCT u.order_no) AS uses, jsonb_agg(DISTINCT u.order_no) AS orders
-    FROM (
-        SELECT r.coupon_id, r.order_no FROM coupon_redemption r
-        LEFT JOIN coupon_operation e ON e.id = r.ended_by_id
-        JOIN orders o ON o.merchant_id = r.merchant_id AND o.order_no = r.order_no
-        WHERE o.status IN (10, 20, 30) AND (e.id IS NULL OR e.command NOT IN ('RETURN', 'REVERSE', 'VOID'))
-        UNION
-        SELECT o.coupon_id, o.order_no FROM orders o
-        WHERE o.coupon_id IS NOT NULL AND o.status IN (10, 20, 30) AND o.coupon_state = 'redeemed'
-          AND NOT EXISTS (SELECT FROM coupon_redemption r JOIN coupon_operation e ON e.id = r.ended_by_id
-                          WHERE r.coupon_id = o.coupon_id AND r.merchant_id = o.merchant_id
-                            AND r.order_no = o.order_no AND e.command IN ('RETURN', 'REVERSE', 'VOID'))
-    ) u
-    WHERE {{changed}}
-    GROUP BY u.coupon_id HAVING count(DISTINCT u.order_no) > 1
-) x JOIN user_coupon c ON c.id = x.coupon_id
+FROM (SELECT coupon_id, jsonb_agg(order_no ORDER BY order_no) AS orders FROM used GROUP BY coupon_id
+      HAVING count(*) > 1) x
+JOIN user_coupon c ON c.id = x.coupon_id
 WHERE (%(merchant_id)s::uuid IS NULL OR c.merchant_id = %(merchant_id)s::uuid)
 """
 
@@ -103,21 +122,21 @@ WHERE d.decision = 'RETURN' AND d.decided_at < %(now)s::timestamptz - {GRACE}
 """
 
 _HISTORY = """
-SELECT h.coupon_id::text AS key, h.merchant_id,
+SELECT h.coupon_id::text AS key, c.merchant_id,
        jsonb_build_object('operations', h.operations, 'first', h.first_version, 'last', h.last_version) AS ours,
        jsonb_build_object('breaks', h.breaks) AS theirs, NULL::bigint AS amount_fen
 FROM (
-    SELECT o.coupon_id, min(o.merchant_id::text)::uuid AS merchant_id, count(*) AS operations,
-           min(o.to_version) AS first_version, max(o.to_version) AS last_version,
+    SELECT o.coupon_id, count(*) AS operations, min(o.to_version) AS first_version, max(o.to_version) AS last_version,
            count(*) FILTER (WHERE o.from_version IS DISTINCT FROM nullif(o.to_version - 1, 0)) AS breaks
     FROM coupon_operation o WHERE {changed} GROUP BY o.coupon_id
-) h
-WHERE (h.operations <> h.last_version OR h.first_version <> 1 OR h.breaks > 0)
-  AND (%(merchant_id)s::uuid IS NULL OR h.merchant_id = %(merchant_id)s::uuid)
+    HAVING count(*) <> max(o.to_version) OR min(o.to_version) <> 1
+        OR count(*) FILTER (WHERE o.from_version IS DISTINCT FROM nullif(o.to_version - 1, 0)) > 0
+) h LEFT JOIN user_coupon c ON c.id = h.coupon_id
+WHERE (%(merchant_id)s::uuid IS NULL OR c.merchant_id = %(merchant_id)s::uuid)
 """
 
-# Replay: the ledger's last row says what the coupon must look like. Versions that are missing below it are
-# the rule above; a coupon whose own version has no row is found here.
+# Replay: the ledger's last row says what the coupon must look like. A sound coupon has exactly one operation at or
+# above its own version: the one that made it so. None, a later one, or another status or lease is a finding.
 _REPLAY = f"""
 SELECT c.id::text AS key, c.merchant_id,
        {_COUPON} || jsonb_build_object('lease', c.lock_id, 'lease_until', c.lease_expires_at) AS ours,
@@ -126,10 +145,9 @@ SELECT c.id::text AS key, c.merchant_id,
            'order_no', o.order_no, 'lease', o.lock_id, 'lease_until', o.lease_expires_at) AS theirs,
        NULL::bigint AS amount_fen
 FROM user_coupon c
-LEFT JOIN coupon_operation o ON o.coupon_id = c.id AND o.to_version = c.state_version
+LEFT JOIN coupon_operation o ON o.coupon_id = c.id AND o.to_version >= c.state_version
 WHERE (%(merchant_id)s::uuid IS NULL OR c.merchant_id = %(merchant_id)s::uuid)
-  AND (o.id IS NULL OR o.to_status <> c.status
-       OR EXISTS (SELECT FROM coupon_operation x WHERE x.coupon_id = c.id AND x.to_version = c.state_version + 1)
+  AND (o.id IS NULL OR o.to_version > c.state_version OR o.to_status <> c.status
        OR c.status = 'LOCKED' AND (o.order_no, o.lock_id, o.lease_expires_at)
           IS DISTINCT FROM (c.locked_order_no, c.lock_id, c.lease_expires_at))
 """
@@ -227,10 +245,10 @@ RULES = (
 )
 
 CHANGED = {
-    "COUPON_USED_TWICE": """u.coupon_id IN (
-        SELECT r.coupon_id FROM coupon_redemption r WHERE r.redeemed_at >= %(since)s::timestamptz
-        UNION SELECT o.coupon_id FROM orders o
-        WHERE o.coupon_id IS NOT NULL AND o.paid_at >= %(since)s::timestamptz)""",
+    "COUPON_USED_TWICE": """r.coupon_id IN (
+        SELECT n.coupon_id FROM coupon_redemption n WHERE n.redeemed_at >= %(since)s::timestamptz
+        UNION SELECT n.coupon_id FROM orders n
+        WHERE n.coupon_id IS NOT NULL AND n.paid_at >= %(since)s::timestamptz)""",
     "COUPON_HISTORY_BROKEN": """o.coupon_id IN (
         SELECT c.id FROM user_coupon c WHERE c.updated_at >= %(since)s::timestamptz
         UNION SELECT x.coupon_id FROM coupon_operation x WHERE x.at >= %(since)s::timestamptz)""",

@@ -22,6 +22,11 @@ WITH named AS MATERIALIZED (
     SELECT l.merchant_id, l.channel, l.trade_no FROM channel_bill b JOIN bill_line l ON l.bill_id = b.id
     WHERE b.bill_on = %(day)s::date AND b.kind = 'trade' AND b.state = 'PARSED' AND l.kind = 'payment'
       AND (%(merchant_id)s::uuid IS NULL OR l.merchant_id = %(merchant_id)s::uuid)
+), known AS MATERIALIZED (
+    SELECT n.merchant_id, n.channel, n.trade_no, p.id AS payment_id
+    FROM named n
+    LEFT JOIN payment p ON p.merchant_id = n.merchant_id AND p.channel = n.channel AND p.trade_no = n.trade_no
+                       AND p.status = 'PAID'
 ), line AS MATERIALIZED (
     SELECT DISTINCT ON (l.merchant_id, l.channel, l.trade_no)
            l.merchant_id, l.channel, l.trade_no, l.out_trade_no, l.amount_fen, l.trade_state, b.bill_on,
@@ -32,13 +37,12 @@ WITH named AS MATERIALIZED (
       AND b.bill_on BETWEEN %(day)s::date - 2 AND %(day)s::date + 2
     ORDER BY l.merchant_id, l.channel, l.trade_no, b.bill_on, l.row_no
 ), booked AS MATERIALIZED (
-    SELECT n.merchant_id, n.channel, n.trade_no, count(DISTINCT e.id) AS entries,
+    SELECT k.payment_id, count(DISTINCT e.id) AS entries,
            sum(l.amount_fen) FILTER (WHERE l.account LIKE 'channel_clearing:%%') AS amount_fen
-    FROM named n
-    JOIN payment p ON p.merchant_id = n.merchant_id AND p.channel = n.channel AND p.trade_no = n.trade_no
-    JOIN journal_entry e ON e.merchant_id = p.merchant_id AND e.business_key = 'payment:' || p.id
+    FROM known k
+    JOIN journal_entry e ON e.merchant_id = k.merchant_id AND e.business_key = 'payment:' || k.payment_id
     JOIN journal_line l ON l.entry_id = e.id
-    GROUP BY n.merchant_id, n.channel, n.trade_no
+    GROUP BY k.payment_id
 )
 SELECT n.merchant_id, n.channel, n.trade_no, p.id AS payment_id, p.out_trade_no, p.order_no, p.kind, p.status,
        p.amount_fen AS ours_fen, p.paid_at,
@@ -47,13 +51,15 @@ SELECT n.merchant_id, n.channel, n.trade_no, p.id AS payment_id, p.out_trade_no,
        j.amount_fen AS booked_fen, coalesce(j.entries, 0) AS entries,
        waiting.status AS waiting_status, waiting.amount_fen AS waiting_fen,
        FALSE AS timing, ''::text AS problem
-FROM named n
-LEFT JOIN payment p ON p.merchant_id = n.merchant_id AND p.channel = n.channel AND p.trade_no = n.trade_no
-                   AND p.status = 'PAID'
+FROM known n
+LEFT JOIN payment p ON p.id = n.payment_id
 LEFT JOIN line t ON t.merchant_id = n.merchant_id AND t.channel = n.channel AND t.trade_no = n.trade_no
-LEFT JOIN booked j ON j.merchant_id = n.merchant_id AND j.channel = n.channel AND j.trade_no = n.trade_no
-LEFT JOIN payment waiting ON p.id IS NULL AND waiting.merchant_id = n.merchant_id
-                         AND waiting.out_trade_no = t.out_trade_no AND waiting.kind <> 'extra'
+LEFT JOIN booked j ON j.payment_id = n.payment_id
+LEFT JOIN LATERAL (
+    SELECT w.status, w.amount_fen FROM payment w
+    WHERE n.payment_id IS NULL AND w.merchant_id = n.merchant_id AND w.out_trade_no = t.out_trade_no
+      AND w.kind <> 'extra' LIMIT 1
+) waiting ON TRUE
 """
 
 JUDGE = f"""
@@ -81,15 +87,20 @@ UPDATE payment_item i SET
 BOOKED = """
 INSERT INTO payment_item (merchant_id, channel, trade_no, out_trade_no, order_no, booked_fen, entries, lines,
                           timing, problem)
+WITH entry AS MATERIALIZED (
+    SELECT e.*, CASE WHEN e.business_key ~ '^payment:[0-9a-f-]{36}$' THEN substr(e.business_key, 9)::uuid END AS paid
+    FROM journal_entry e
+    WHERE e.kind = 'payment'
+      AND e.posted_at >= %(day_start)s::timestamptz AND e.posted_at < %(day_end)s::timestamptz
+      AND (%(merchant_id)s::uuid IS NULL OR e.merchant_id = %(merchant_id)s::uuid)
+), strange AS MATERIALIZED (
+    SELECT e.* FROM entry e LEFT JOIN payment_item i ON i.payment_id = e.paid WHERE i.payment_id IS NULL
+)
 SELECT e.merchant_id, coalesce(split_part(l.account, ':', 2), 'unknown'), e.business_key, e.reference, e.order_no,
        l.amount_fen, 1, 0, FALSE, 'PAYMENT_BOOKED_NOT_MADE'
-FROM journal_entry e
+FROM strange e
 LEFT JOIN journal_line l ON l.entry_id = e.id AND l.account LIKE 'channel_clearing:%%'
-WHERE e.kind = 'payment'
-  AND e.posted_at >= %(day_start)s::timestamptz AND e.posted_at < %(day_end)s::timestamptz
-  AND (%(merchant_id)s::uuid IS NULL OR e.merchant_id = %(merchant_id)s::uuid)
-  AND NOT EXISTS (SELECT FROM payment p WHERE p.merchant_id = e.merchant_id AND p.status = 'PAID'
-                  AND 'payment:' || p.id = e.business_key)
+WHERE NOT EXISTS (SELECT FROM payment p WHERE p.id = e.paid AND p.merchant_id = e.merchant_id AND p.status = 'PAID')
 """
 
 _OURS_TODAY = """(i.status = 'PAID' AND i.paid_at >= %(day_start)s::timestamptz

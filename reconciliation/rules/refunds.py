@@ -36,6 +36,12 @@ WITH named AS MATERIALIZED (
     WHERE e.kind = 'refund'
       AND e.posted_at >= %(day_start)s::timestamptz AND e.posted_at < %(day_end)s::timestamptz
       AND (%(merchant_id)s::uuid IS NULL OR e.merchant_id = %(merchant_id)s::uuid)
+), known AS MATERIALIZED (
+    -- Which request a number belongs to: by its attempt, or (balance, offline) by the request's own number.
+    SELECT n.merchant_id, n.refund_no, a.id AS attempt_id, coalesce(a.request_id, r.id) AS request_id
+    FROM named n
+    LEFT JOIN refund_attempt a ON a.merchant_id = n.merchant_id AND a.number = n.refund_no
+    LEFT JOIN refund_request r ON a.id IS NULL AND r.merchant_id = n.merchant_id AND r.refund_no = n.refund_no
 ), line AS MATERIALIZED (
     -- The refund bill where the channel has one, else the refund lines of its only bill. `lines` counts how
     -- often that kind of bill names the number, on whatever day.
@@ -55,9 +61,7 @@ WITH named AS MATERIALIZED (
     GROUP BY n.merchant_id, n.refund_no
 ), success AS MATERIALIZED (
     SELECT a.request_id, count(*) AS successes FROM refund_attempt a
-    WHERE a.status = 'SUCCESS' AND a.request_id IN (
-        SELECT x.request_id FROM named n
-        JOIN refund_attempt x ON x.merchant_id = n.merchant_id AND x.number = n.refund_no)
+    WHERE a.status = 'SUCCESS' AND a.request_id IN (SELECT k.request_id FROM known k)
     GROUP BY a.request_id
 )
 SELECT n.merchant_id, n.refund_no,
@@ -74,10 +78,9 @@ SELECT n.merchant_id, n.refund_no,
        j.amount_fen AS booked_fen, coalesce(j.entries, 0) AS entries,
        s.status AS claim_status, s.approved_goods_fen + s.approved_freight_fen AS claim_fen,
        FALSE AS has_channel_side, FALSE AS proven_absent, FALSE AS timing, ''::text AS problem
-FROM named n
-LEFT JOIN refund_attempt a ON a.merchant_id = n.merchant_id AND a.number = n.refund_no
-LEFT JOIN refund_request r ON r.id = a.request_id
-     OR (a.id IS NULL AND r.merchant_id = n.merchant_id AND r.refund_no = n.refund_no)
+FROM known n
+LEFT JOIN refund_attempt a ON a.id = n.attempt_id
+LEFT JOIN refund_request r ON r.id = n.request_id
 LEFT JOIN payment p ON p.id = r.payment_id
 LEFT JOIN success x ON x.request_id = r.id
 LEFT JOIN line t ON t.merchant_id = n.merchant_id AND t.refund_no = n.refund_no

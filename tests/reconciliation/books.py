@@ -18,6 +18,7 @@ from kernel.clock import channel_day
 from orders.models import Order
 from payments.commands.save_account import save_account
 from payments.models import BillLine, ChannelAccount, ChannelBill, Payment, RefundAttempt
+from reconciliation.commands.look_at_changes import look_at_changes
 from reconciliation.commands.run_reconciliation import Reconciled, run_reconciliation
 from reconciliation.models import Finding
 
@@ -147,11 +148,19 @@ class Books:
 
     # -- reconciliation ----------------------------------------------------------------------------------------
 
-    def run(self, day: date = DAY, *, now: datetime | None = None) -> Reconciled:
+    def run(self, day: date = DAY, *, now: datetime | None = None, relay: bool = True) -> Reconciled:
+        """The daily run; afterwards what it announced is delivered, unless the relay stands still."""
         moment = now or at(10, 30, day=day + timedelta(days=1))
         result = run_reconciliation(on_date=day, now=moment)
-        self.shop.work_off(now=moment)
+        if relay:
+            self.shop.work_off(now=moment)
         return result
+
+    def gate(self, *, now: datetime) -> int:
+        """One look at what changed: how many findings it opened."""
+        opened = look_at_changes(now=now).opened
+        self.shop.work_off(now=now)
+        return opened
 
     def found(self) -> set[tuple[str, str]]:
         """(rule, key) of everything that is not finished."""
