@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 LANGUAGES = {"zh": "zh-CN", "en": "en-GB"}
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Debian's Chromium (or the one QUITS_CHROMIUM names). A machine without one fails loudly, it skips nothing."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("QUITS_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
-        )
+def visits(browser: Browser) -> Iterator[Browser]:
+    """The session's browser (pytest-playwright's: two Playwrights cannot live in one process), left as it was."""
+    before = set(browser.contexts)
+    try:
         yield browser
-        browser.close()
+    finally:
+        for context in set(browser.contexts) - before:
+            context.close()
 
 
 @dataclass

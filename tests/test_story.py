@@ -13,8 +13,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from playwright.sync_api import Browser
 
-from tests.back_office import BackOffice, chromium
+from tests.admin.conftest import browser_type_launch_args  # noqa: F401 (a fixture)
+from tests.back_office import BackOffice, visits
 from tests.house_in_a_box import ROOT, House
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -70,9 +72,9 @@ def day_of(text: str) -> date:
     return at(text).astimezone(CHINA).date()
 
 
-def test_the_story(house: House, pictures: Path) -> None:
+def test_the_story(house: House, browser: Browser, pictures: Path) -> None:
     stock_before = stock_of(house)
-    with chromium() as browser:
+    with visits(browser):
         desk = BackOffice.open(browser, house.demo["base_url"], house.login("merchant_owner"))
         story = story_from(house.demo, audit=desk.approve, inspect=desk.receive, say=quiet)
         buy_with_coupon(house, story)
@@ -224,8 +226,8 @@ def look_at_every_page(browser, house: House, story: Story, pictures: Path) -> N
 
 
 @pytest.mark.parametrize("first", ["merchant_owner", "finance", "auditor"])
-def test_each_role_has_a_dashboard(house: House, first: str) -> None:
-    with chromium() as browser:
+def test_each_role_has_a_dashboard(house: House, browser: Browser, first: str) -> None:
+    with visits(browser):
         desk = BackOffice.open(browser, house.demo["base_url"], house.login(first), language="en")
         assert desk.trouble == []
 
@@ -245,10 +247,10 @@ def slowness() -> float:
     return max(1.0, (time.perf_counter() - began) / 0.12)
 
 
-def test_killed_in_the_middle(house: House) -> None:
+def test_killed_in_the_middle(house: House, browser: Browser) -> None:
     """kill -9 of every part in mid-story; the story still ends right, and nothing happens twice."""
     before = stock_of(house)
-    with chromium() as browser:
+    with visits(browser):
         desk = BackOffice.open(browser, house.demo["base_url"], house.login("merchant_owner"))
         story = story_from(house.demo, say=quiet)
         story.get_coupon()
