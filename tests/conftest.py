@@ -66,7 +66,8 @@ def now() -> datetime:
 @pytest.fixture(autouse=True)
 def _empty_valkey(request: pytest.FixtureRequest):
     """Tests that reach the database begin with an empty Valkey database."""
-    if {"db", "transactional_db"} & set(request.fixturenames):
+    marked = request.node.get_closest_marker("django_db") is not None
+    if marked or {"db", "transactional_db"} & set(request.fixturenames):
         from kernel import valkey
 
         valkey.client().flushdb()
