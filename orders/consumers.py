@@ -4,7 +4,7 @@ from uuid import UUID
 
 from kernel import inbox
 from orders import status_board
-from orders.commands.coordinate_coupon import coordinate_overdue_lease
+from orders.commands._coordinate_coupon import coordinate_overdue_lease
 from orders.commands.deliver_order import finish_fulfilment
 from orders.commands.fulfil_order import fulfil_order
 from orders.commands.open_anomaly import open_anomaly

@@ -8,11 +8,11 @@ import structlog
 from celery import shared_task
 
 from kernel import clock
+from orders.commands._release_quote import expire_quote
 from orders.commands.check_order import check_order
 from orders.commands.claim_due import claim_due
 from orders.commands.complete_order import complete_order
 from orders.commands.fulfil_order import fulfil_order
-from orders.commands.release_quote import expire_quote
 from orders.commands.sign_due_shipment import sign_due_shipment
 
 ROUNDS = 20

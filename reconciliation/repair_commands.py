@@ -17,7 +17,7 @@ from coupons.models import RefundCoupon, UserCoupon
 from kernel import inbox
 from kernel.models import InboxMessage, OutboxEvent
 from kernel.transactions import unit_of_work
-from orders.commands.coordinate_coupon import redeem_for_order
+from orders.commands._coordinate_coupon import redeem_for_order
 from orders.commands.settle_charge import settle_charge
 from orders.models import Order
 from orders.tender import ask

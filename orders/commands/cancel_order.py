@@ -9,9 +9,9 @@ from kernel.errors import IllegalTransition, NotFound
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 from orders.actors import user
+from orders.commands._end_order import CANCEL
 from orders.commands.close_order import Ending, GatewayUndecided, end_pending
 from orders.commands.create_order import OrderAlreadyPaid
-from orders.commands.end_order import CANCEL
 from orders.models import Order
 
 

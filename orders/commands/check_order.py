@@ -5,8 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from kernel.transactions import unit_of_work
+from orders.commands._end_order import open_payments
 from orders.commands.close_order import close_order
-from orders.commands.end_order import open_payments
 from orders.commands.settle_charge import settle_charge
 from orders.models import Order
 from orders.tender import Answer, ask

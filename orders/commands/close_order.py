@@ -11,7 +11,7 @@ from kernel.errors import NotFound, Refusal
 from kernel.statemachine import Edge, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
-from orders.commands.end_order import CLOSE, PaymentMovedOn, end_what_it_held, open_payments
+from orders.commands._end_order import CLOSE, PaymentMovedOn, end_what_it_held, open_payments
 from orders.commands.open_anomaly import open_anomaly
 from orders.commands.settle_charge import settle_charge
 from orders.models import Anomaly, Order

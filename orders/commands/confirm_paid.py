@@ -9,7 +9,7 @@ from kernel.errors import IllegalTransition
 from kernel.statemachine import Edge, P, Sql, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
-from orders.commands.coordinate_coupon import redeem_for_order, redeem_held
+from orders.commands._coordinate_coupon import redeem_for_order, redeem_held
 from orders.models import CouponState, Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row, move_params
 from payments.commands.open_payment import open_payment

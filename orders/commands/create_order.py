@@ -19,12 +19,12 @@ from merchants.models import Merchant
 from orders import tokens
 from orders.actors import Actor, user
 from orders.advisory import lock_user
+from orders.commands._hold_points import spend_points_for
+from orders.commands._hold_stock import reserve_stock_for
+from orders.commands._release_quote import release_lease
 from orders.commands.close_order import Ending, close_order
 from orders.commands.confirm_paid import confirm_free
-from orders.commands.hold_points import spend_points_for
-from orders.commands.hold_stock import reserve_stock_for
 from orders.commands.open_anomaly import open_anomaly
-from orders.commands.release_quote import release_lease
 from orders.models import (
     Anomaly,
     CouponState,

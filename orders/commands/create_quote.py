@@ -16,7 +16,7 @@ from kernel.transactions import unit_of_work
 from merchants.models import Merchant
 from orders.advisory import lock_user
 from orders.allocation import Allocation, Discounts, PricedLine, allocate
-from orders.commands.release_quote import release_open_lease
+from orders.commands._release_quote import release_open_lease
 from orders.coupon_price import CouponPrice, price_with_coupon
 from orders.fingerprints import cart_fingerprint, content_hash
 from orders.models import Order, Quote

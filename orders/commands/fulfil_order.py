@@ -10,7 +10,7 @@ import structlog
 from kernel import numbers
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM
-from orders.commands.coordinate_coupon import refund_conflict
+from orders.commands._coordinate_coupon import refund_conflict
 from orders.commands.deliver_order import deliver_order
 from orders.commands.open_anomaly import open_anomaly
 from orders.commands.resolve_anomaly import resolve_decided

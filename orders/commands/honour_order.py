@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from kernel.errors import IllegalTransition, InvalidInput, NotFound, Refusal
 from kernel.transactions import unit_of_work
 from orders.actors import staff
-from orders.commands.coordinate_coupon import Decision, facts_of, record_decision
+from orders.commands._coordinate_coupon import Decision, facts_of, record_decision
 from orders.models import CouponState, Order, OrderCoupon, OrderLine
 
 

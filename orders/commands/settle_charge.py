@@ -16,11 +16,11 @@ from kernel.transactions import leave_evidence, unit_of_work
 from orders.actors import Actor
 from orders.actors import channel as channel_actor
 from orders.advisory import lock_user
+from orders.commands._coordinate_coupon import acquire_for_reopening
+from orders.commands._end_order import CLOSE, PaymentMovedOn, end_what_it_held
+from orders.commands._hold_points import NotEnoughPoints, spend_points_again_for
+from orders.commands._hold_stock import OutOfStock, reserve_stock_for
 from orders.commands.confirm_paid import FULFIL_GRACE, confirm_paid
-from orders.commands.coordinate_coupon import acquire_for_reopening
-from orders.commands.end_order import CLOSE, PaymentMovedOn, end_what_it_held
-from orders.commands.hold_points import NotEnoughPoints, spend_points_again_for
-from orders.commands.hold_stock import OutOfStock, reserve_stock_for
 from orders.commands.open_anomaly import open_anomaly
 from orders.matrix import Action, Decision, Said, Situation, decide
 from orders.models import Anomaly, CouponState, Order, OrderStatusLog

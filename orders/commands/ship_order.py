@@ -13,8 +13,8 @@ from kernel.errors import IllegalTransition, InvalidInput, NotFound, Refusal, re
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
+from orders.commands._hold_stock import ship_stock_of
 from orders.commands.deliver_order import deliver_order
-from orders.commands.hold_stock import ship_stock_of
 from orders.models import Order, OrderLine, Shipment, ShipmentLine
 
 AUTO_SIGN_DAYS = 10

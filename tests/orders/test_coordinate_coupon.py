@@ -11,10 +11,10 @@ from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponRedemption, CouponRefusal, UserCoupon
 from coupons.refusals import TokenMismatch
 from kernel.errors import IllegalTransition
+from orders.commands._coordinate_coupon import coordinate_overdue_lease
 from orders.commands.claim_due import claim_due
 from orders.commands.close_order import close_order
 from orders.commands.confirm_paid import confirm_paid
-from orders.commands.coordinate_coupon import coordinate_overdue_lease
 from orders.commands.fulfil_order import fulfil_order
 from orders.commands.hold_units import hold_units
 from orders.commands.honour_order import HonourReasonMissing, RefundUnderWay, honour_order

@@ -27,12 +27,12 @@ from hypothesis.stateful import (
 from coupons.models import CouponRedemption, UserCoupon
 from kernel.errors import Refusal
 from ledgers.models import StockEntry, StockItem
+from orders.commands._release_quote import expire_quote
 from orders.commands.check_order import check_order
 from orders.commands.close_by_admin import close_by_admin
 from orders.commands.close_order import close_order
 from orders.commands.complete_order import confirm_receipt
 from orders.commands.fulfil_order import fulfil_order
-from orders.commands.release_quote import expire_quote
 from orders.commands.sign_shipment import sign_shipment
 from orders.models import CouponDecision, Order, OrderBill, OrderStatusLog, Quote
 from payments.models import Payment, RefundRequest

@@ -1,7 +1,7 @@
 """expire_quote: its time is over, the lease is released, once."""
 
 from coupons.models import UserCoupon
-from orders.commands.release_quote import expire_quote
+from orders.commands._release_quote import expire_quote
 from orders.models import Quote
 from tests.orders.factories import Shop, coupon_state, race, snapshot
 

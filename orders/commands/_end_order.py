@@ -9,9 +9,9 @@ from django.utils.translation import gettext_lazy as _
 
 from kernel.errors import Refusal
 from kernel.statemachine import Edge, P
-from orders.commands.coordinate_coupon import release_for_order
-from orders.commands.hold_points import return_points_of
-from orders.commands.hold_stock import release_stock_of
+from orders.commands._coordinate_coupon import release_for_order
+from orders.commands._hold_points import return_points_of
+from orders.commands._hold_stock import release_stock_of
 from orders.models import Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row
 from orders.tender import OPEN
