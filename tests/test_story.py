@@ -181,13 +181,15 @@ def reconcile_with_the_channel(house: House, story: Story) -> None:
     story.simulator.post("/control/clock", {"to": morning.isoformat()})
     items = matched = 0
     for day in sorted(days):
-        done = house.manage("reconcile", "--date", day.isoformat())
-        found = re.search(r": DONE, (\d+) items, (\d+) matched, \d+ timing, 0 findings", done.stdout)
-        assert found, done.stdout
+        done = house.manage("reconcile", "--date", day.isoformat(), check=False)
+        found = re.search(r": (?:DONE|WAITING), (\d+) items, (\d+) matched, \d+ timing, 0 findings", done.stdout)
+        assert found, done.stdout + done.stderr
+        # The other shop's Alipay day is empty, which is only known after noon of the real clock; nothing else may wait.
+        assert {line.split()[1] for line in re.findall(r"no bill yet: (.*)", done.stdout + done.stderr)} <= {"alipay"}
         items, matched = items + int(found[1]), matched + int(found[2])
     assert items == matched >= 3
     assert "refunds yunwu wechat" in house.said[-1]
-    again = house.manage("reconcile", "--date", max(days).isoformat())
+    again = house.manage("reconcile", "--date", max(days).isoformat(), check=False)
     assert "0 findings (0 new)" in again.stdout
 
 
