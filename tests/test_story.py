@@ -181,7 +181,7 @@ def reconcile_with_the_channel(house: House, story: Story) -> None:
     story.simulator.post("/control/clock", {"to": morning.isoformat()})
     items = matched = 0
     for day in sorted(days):
-        done = house.manage("reconcile", "--date", day.isoformat(), check=False)
+        done = house.manage("reconcile", "--date", day.isoformat())
         found = re.search(r": (?:DONE|WAITING), (\d+) items, (\d+) matched, \d+ timing, 0 findings", done.stdout)
         assert found, done.stdout + done.stderr
         # The other shop's Alipay day is empty, which is only known after noon of the real clock; nothing else may wait.
@@ -189,7 +189,7 @@ def reconcile_with_the_channel(house: House, story: Story) -> None:
         items, matched = items + int(found[1]), matched + int(found[2])
     assert items == matched >= 3
     assert "refunds yunwu wechat" in house.said[-1]
-    again = house.manage("reconcile", "--date", max(days).isoformat(), check=False)
+    again = house.manage("reconcile", "--date", max(days).isoformat())
     assert "0 findings (0 new)" in again.stdout
 
 
