@@ -300,7 +300,7 @@ class Order(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["next_check_at"], condition=Q(status=0), name="order_due_to_check"),
+            models.Index(fields=["next_check_at"], condition=Q(next_check_at__isnull=False), name="order_due_to_check"),
             models.Index(
                 fields=["next_fulfil_at"],
                 condition=Q(status=10, next_fulfil_at__isnull=False),

@@ -1,7 +1,8 @@
 """The two ways a pending order ends unpaid, and what it gives up with that."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -25,7 +26,8 @@ CLOSE = Edge(
         "version": NEXT_VERSION,
         "closed_reason": P("closed_reason"),
         "closed_at": P("now"),
-        "next_check_at": None,
+        "next_check_at": P("look_again_at"),
+        "check_tries": 0,
     },
     writes=[log_row(OrderStatusLog.Command.CLOSE, source=Order.Status.PENDING)],
     emit=event("order.closed", reason=P("closed_reason")),
@@ -34,11 +36,21 @@ CLOSE = Edge(
 CANCEL = Edge(
     Order,
     "cancel",
-    changes={"version": NEXT_VERSION, "cancelled_at": P("now"), "next_check_at": None},
+    changes={
+        "version": NEXT_VERSION,
+        "cancelled_at": P("now"),
+        "next_check_at": P("look_again_at"),
+        "check_tries": 0,
+    },
     writes=[log_row(OrderStatusLog.Command.CANCEL, source=Order.Status.PENDING)],
     emit=event("order.cancelled"),
     returning=["version"],
 )
+
+
+LOOK_AGAIN = (timedelta(minutes=2), timedelta(minutes=30), timedelta(hours=6))
+"""An order that ended with a payment placed at the channel is asked about this long after: the money may have come
+in the very moment of the ending, and its callback may be lost. Then it is for the channel's bill to tell."""
 
 
 class PaymentMovedOn(Refusal):
@@ -51,6 +63,12 @@ def open_payments(order: Order) -> QuerySet[Payment]:
     return Payment.objects.filter(
         merchant_id=order.merchant_id, order_no=order.order_no, kind=Payment.Kind.ORDER, status__in=OPEN
     )
+
+
+def end_params(*, asked: Mapping[UUID, int], now: datetime, closed_reason: str = "") -> dict[str, Any]:
+    """The parameters of CLOSE and CANCEL beside those of every move: when to look again, if anything was placed."""
+    reason = {"closed_reason": closed_reason} if closed_reason else {}
+    return {"look_again_at": now + LOOK_AGAIN[0] if asked else None, **reason}
 
 
 def end_what_it_held(

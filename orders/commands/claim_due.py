@@ -13,7 +13,7 @@ from kernel.transactions import unit_of_work
 CLAIM_SECONDS = 120
 
 WORK = {
-    "check": ("orders", "next_check_at", "status = 0"),
+    "check": ("orders", "next_check_at", "next_check_at IS NOT NULL"),
     "fulfil": ("orders", "next_fulfil_at", "status = 10 AND next_fulfil_at IS NOT NULL"),
     "complete": ("orders", "complete_at", "status = 20 AND complete_at IS NOT NULL"),
     "sign": ("shipment", "auto_sign_at", "signed_at IS NULL"),

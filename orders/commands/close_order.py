@@ -11,7 +11,7 @@ from kernel.errors import NotFound, Refusal
 from kernel.statemachine import Edge, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
-from orders.commands._end_order import CLOSE, PaymentMovedOn, end_what_it_held, open_payments
+from orders.commands._end_order import CLOSE, PaymentMovedOn, end_params, end_what_it_held, open_payments
 from orders.commands.open_anomaly import open_anomaly
 from orders.commands.settle_charge import settle_charge
 from orders.models import Anomaly, Order
@@ -101,9 +101,10 @@ def end_pending(
             order = _read(order_id)
             paid = order.status != Order.Status.PENDING
             return _told(order, Ending.PAID if paid else Ending.UNDECIDED, heard.answer)
-    params = move_params(actor=actor, now=now, reason=note or closed_reason)
-    if closed_reason:
-        params["closed_reason"] = closed_reason
+    params = {
+        **move_params(actor=actor, now=now, reason=note or closed_reason),
+        **end_params(asked=asked, now=now, closed_reason=closed_reason),
+    }
     try:
         with unit_of_work(now=now):
             if advance(edge, pk=order.id, params=params) is None:

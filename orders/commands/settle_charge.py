@@ -17,7 +17,7 @@ from orders.actors import Actor
 from orders.actors import channel as channel_actor
 from orders.advisory import lock_user
 from orders.commands._coordinate_coupon import acquire_for_reopening
-from orders.commands._end_order import CLOSE, PaymentMovedOn, end_what_it_held
+from orders.commands._end_order import CLOSE, PaymentMovedOn, end_params, end_what_it_held
 from orders.commands._hold_points import NotEnoughPoints, spend_points_again_for
 from orders.commands._hold_stock import OutOfStock, reserve_stock_for
 from orders.commands.confirm_paid import FULFIL_GRACE, confirm_paid
@@ -59,6 +59,7 @@ REOPEN = Edge(
         "paid_at": P("paid_at"),
         "fulfilment": Order.Fulfilment.WAITING,
         "next_fulfil_at": FULFIL_GRACE,
+        "next_check_at": None,
     },
     writes=[log_row(OrderStatusLog.Command.REOPEN_PAID, source=Order.Status.CLOSED)],
     emit=event("order.reopened"),
@@ -68,7 +69,7 @@ DECIDE_REFUND = Edge(
     Order,
     "decide_refund",
     guards={"refund_decided_at": None},
-    changes={"version": NEXT_VERSION, "refund_decided_at": P("now")},
+    changes={"version": NEXT_VERSION, "refund_decided_at": P("now"), "next_check_at": None},
     writes=[log_row(OrderStatusLog.Command.DECIDE_REFUND, source=Order.Status.CLOSED)],
     emit=event("order.refund_decided"),
     returning=["version"],
@@ -76,7 +77,7 @@ DECIDE_REFUND = Edge(
 NOTE_PAID = Edge(
     Order,
     "note_paid_after_cancel",
-    changes={"version": NEXT_VERSION},
+    changes={"version": NEXT_VERSION, "next_check_at": None},
     writes=[log_row(OrderStatusLog.Command.NOTE_PAID, source=Order.Status.CANCELLED)],
     emit=event("order.paid_after_cancel"),
     returning=["version"],
@@ -239,13 +240,14 @@ def _confirm(case: Case) -> ChargeSettled:
 def _close_and_refund(case: Case) -> ChargeSettled:
     """Paid with another amount: the order ends, and what the channel has goes back."""
     with unit_of_work(now=case.now):
-        params = move_params(actor=case.actor, now=case.now, reason="paid with another amount")
-        closed = advance(CLOSE, pk=case.order.id, params={**params, "closed_reason": Order.ClosedReason.MANUAL.value})
-        if closed is None:
+        asked = {case.payment.id: case.payment.version}
+        params = {
+            **move_params(actor=case.actor, now=case.now, reason="paid with another amount"),
+            **end_params(asked={}, now=case.now, closed_reason=Order.ClosedReason.MANUAL.value),
+        }
+        if advance(CLOSE, pk=case.order.id, params=params) is None:
             raise MovedOn(case.order.order_no)
-        end_what_it_held(
-            case.order, asked={case.payment.id: case.payment.version}, reason="amount_mismatch", now=case.now
-        )
+        end_what_it_held(case.order, asked=asked, reason="amount_mismatch", now=case.now)
         _decide_refund(case, reason="amount_mismatch")
     return _done(case)
 

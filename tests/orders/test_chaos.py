@@ -170,6 +170,9 @@ def open_things() -> list[Any]:
     """What still has to happen: pending orders, undecided callbacks, refunds under way."""
     waiting: list[Any] = []
     waiting += Order.objects.filter(status=Order.Status.PENDING).values_list("order_no", "next_check_at", "check_tries")
+    waiting += Order.objects.filter(status__in=[40, 50], check_tries=0, next_check_at__isnull=False).values_list(
+        "order_no", "next_check_at"
+    )
     waiting += Order.objects.filter(status=Order.Status.PAID, fulfilment="waiting").values_list("order_no", "trade_no")
     waiting += InboxMessage.objects.filter(state__in=["FAILED", "RUNNING"]).values_list(
         "consumer", "state", "attempts", "available_at", "last_error"

@@ -10,8 +10,9 @@ from django.db import connection
 from orders import tasks
 from orders.commands.check_order import check_order
 from orders.commands.claim_due import claim_due
+from orders.commands.close_order import close_order
 from orders.models import Anomaly, Order, Quote, Shipment
-from payments.models import ChannelAccount
+from payments.models import ChannelAccount, RefundRequest
 from tests.orders.factories import CARD, Shop, channel_state, coupon_state, order_of, race
 
 
@@ -35,7 +36,42 @@ def test_an_unpaid_order_is_looked_at_again_when_its_time_is_over(shop: Shop) ->
     assert order_of(ordered).next_check_at == ordered.pay_expires_at
     assert check_order(order_id=ordered.order_id, now=ordered.pay_expires_at).outcome == "ended"
     assert (order_of(ordered).closed_reason, channel_state(shop, placed.out_trade_no)) == ("timeout", "CLOSED")
-    assert check_order(order_id=ordered.order_id, now=ordered.pay_expires_at).outcome == "already"
+    assert check_order(order_id=ordered.order_id, now=ordered.pay_expires_at).outcome == "quiet"
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+def test_money_that_came_as_the_order_ended_is_found_although_its_callback_is_lost(shop: Shop, how: str) -> None:
+    ordered, placed = shop.placed()
+    if how == "close":
+        close_order(order_id=ordered.order_id, reason="manual", now=shop.now)
+    else:
+        shop.cancel(ordered)
+    assert claim_due(kind="check", now=shop.now + timedelta(seconds=119)) == []
+    charge = shop.simulator.pay(placed.out_trade_no, notify=False, force=True)["charge"]
+    assert check_order(order_id=ordered.order_id, now=shop.now + timedelta(minutes=2)).outcome == "settled"
+    assert [row.owner_no for row in RefundRequest.objects.all()] == [charge["trade_no"]]
+    assert order_of(ordered).next_check_at is None
+
+
+def test_an_ended_order_is_asked_about_three_times_then_left_to_the_bill(shop: Shop) -> None:
+    ordered, _placed = shop.placed()
+    close_order(order_id=ordered.order_id, reason="timeout", now=shop.now)
+    waits = [order_of(ordered).next_check_at - shop.now]
+    shop.simulator.fault("wechat.query", "server_error", times=3)
+    assert check_order(order_id=ordered.order_id, now=shop.now + waits[0]).outcome == "unknown"
+    assert order_of(ordered).next_check_at == shop.now + timedelta(minutes=3)
+    while (due := order_of(ordered).next_check_at) is not None:
+        assert check_order(order_id=ordered.order_id, now=due).outcome == "quiet"
+        if order_of(ordered).next_check_at:
+            waits.append(order_of(ordered).next_check_at - shop.now)
+    assert waits == [timedelta(minutes=2), timedelta(minutes=30), timedelta(hours=6)]
+    assert Anomaly.objects.count() == 0
+
+
+def test_an_order_that_was_never_placed_is_not_asked_about(shop: Shop) -> None:
+    ordered = shop.order()
+    close_order(order_id=ordered.order_id, reason="timeout", now=shop.now)
+    assert order_of(ordered).next_check_at is None
 
 
 def test_the_sweep_closes_what_is_over_and_leaves_the_rest(shop: Shop) -> None:
@@ -123,12 +159,14 @@ def test_a_scan_uses_the_index_made_for_it(shop: Shop, kind: str) -> None:
 
     table, column, condition = WORK[kind]
     with connection.cursor() as cursor:
-        cursor.execute("SET enable_seqscan = off")
+        for scan in ("seqscan", "bitmapscan"):
+            cursor.execute(f"SET enable_{scan} = off")
         cursor.execute(
             f"EXPLAIN SELECT id FROM {table} WHERE {condition} AND {column} <= now() ORDER BY {column} LIMIT 100"
         )
         plan = " ".join(row[0] for row in cursor.fetchall())
-        cursor.execute("RESET enable_seqscan")
+        for scan in ("seqscan", "bitmapscan"):
+            cursor.execute(f"RESET enable_{scan}")
     assert "_due_to_" in plan, plan
     assert "Sort" not in plan
     assert Order.objects.count() == 0
