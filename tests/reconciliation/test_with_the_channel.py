@@ -89,6 +89,7 @@ def test_a_bill_that_comes_late(trading: Books, channel: SimulatorClient) -> Non
     assert (early.state, early.findings_seen) == ("WAITING", 0)
     assert early.waiting == ["yunwu wechat trade", "yunwu wechat refund"]
     overdue = look(now=at(10, 20, day=NEXT))
+    trading.shop.work_off(now=at(10, 21, day=NEXT))
     assert {rule for rule, _key in unfinished()} == {"BILL_MISSING"} and overdue.state == "WAITING"
     channel.clock(to=at(10, 40, day=NEXT).isoformat())
     late = look(now=at(10, 40, day=NEXT))
