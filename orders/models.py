@@ -639,7 +639,6 @@ class OrderCoupon(models.Model):
     discount_fen = models.BigIntegerField(_("discount"))
     eligible_lines = ArrayField(models.IntegerField(), default=list, verbose_name=_("lines it applies to"))
     lease_expires_at = models.DateTimeField(_("lease until"))
-    redemption_id = models.UUIDField(_("redemption"), null=True)
     created_at = models.DateTimeField(_("created at"))
 
     class Meta:

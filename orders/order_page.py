@@ -8,6 +8,7 @@ from typing import Any
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
 
+from coupons.models import CouponRedemption
 from kernel import money
 from orders.matrix import Action
 from orders.models import Anomaly, CouponState, Order, OrderStatusLog, Quote
@@ -161,8 +162,10 @@ def order_context(order: Order) -> dict[str, Any]:
 def coupon_context(order: Order) -> dict[str, Any]:
     """The coupon's evidence and every decision about it."""
     evidence = getattr(order, "coupon", None) if order.coupon_id else None
+    redemption = CouponRedemption.objects.filter(coupon_id=order.coupon_id, order_no=order.order_no).first()
     return {
         "evidence": evidence,
+        "redemption": redemption if evidence else None,
         "coupon_tone": COUPON_TONES.get(CouponState(order.coupon_state), "neutral"),
         "coupon_url": reverse("admin:coupons_usercoupon_change", args=[order.coupon_id]) if order.coupon_id else "",
         "decisions": list(order.coupon_decisions.order_by("at")[:MOST]) if order.coupon_id else [],

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from coupons import leases
 from coupons.commands.lock_coupon import lock_coupon
-from coupons.commands.redeem_coupon import Redeemed, redeem_coupon
+from coupons.commands.redeem_coupon import redeem_coupon
 from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
@@ -44,7 +44,7 @@ class CouponSettled:
 
 
 HELD = """
-SELECT e.id, e.coupon_id, e.lock_id, l.key_version, c.state_version
+SELECT e.coupon_id, e.lock_id, l.key_version, c.state_version
 FROM order_coupon e JOIN user_coupon c ON c.id = e.coupon_id JOIN coupon_lock l ON l.id = e.lock_id
 WHERE e.order_id = %s AND c.status = 'LOCKED' AND c.lock_id = e.lock_id
 FOR UPDATE OF c
@@ -62,8 +62,8 @@ def redeem_held(*, order_id: UUID, merchant_id: UUID, order_no: str, payment_no:
         held = cursor.fetchone()
     if held is None:
         return False
-    evidence_id, coupon_id, lock_id, key_version, version = held
-    redeemed = redeem_coupon(
+    coupon_id, lock_id, key_version, version = held
+    redeem_coupon(
         merchant_id=merchant_id,
         coupon_id=coupon_id,
         order_no=order_no,
@@ -74,7 +74,6 @@ def redeem_held(*, order_id: UUID, merchant_id: UUID, order_no: str, payment_no:
         now=now,
         actor=ACTOR,
     )
-    note_redemption(evidence_id, redeemed)
     return True
 
 
@@ -262,7 +261,7 @@ def _redeem(
     now: datetime,
     token: str = "",
 ) -> None:
-    redeemed = redeem_coupon(
+    redeem_coupon(
         merchant_id=order.merchant_id,
         coupon_id=evidence.coupon_id,
         order_no=order.order_no,
@@ -273,21 +272,11 @@ def _redeem(
         now=now,
         actor=ACTOR,
     )
-    note_redemption(evidence.pk, redeemed)
 
 
 def redeem_key(merchant_id: UUID, order_no: str, version: int, payment_no: str) -> BusinessKey:
     """One redeem per order and version of its coupon."""
     return business_key(merchant_id=merchant_id, key=f"order:{order_no}:redeem:v{version}", payment_no=payment_no)
-
-
-def note_redemption(evidence_id: UUID, redeemed: Redeemed) -> None:
-    """Keep the redemption with the order's evidence. Plain SQL: this is on the way of every payment."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE order_coupon SET redemption_id = %s, coupon_version = %s WHERE id = %s",
-            [redeemed.redemption_id, redeemed.state_version, evidence_id],
-        )
 
 
 def _acquire(order: Order, evidence: OrderCoupon, *, payment_no: str, now: datetime) -> None:

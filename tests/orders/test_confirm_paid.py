@@ -42,7 +42,7 @@ def test_success_moves_order_payment_and_coupon_together(shop: Shop) -> None:
     assert coupon_state(coupon_id) == "USED"
     redemption = CouponRedemption.objects.get()
     assert (redemption.order_no, redemption.payment_no) == (ordered.order_no, placed.out_trade_no)
-    assert OrderCoupon.objects.get().redemption_id == redemption.id
+    assert OrderCoupon.objects.get().lock_id == redemption.lock_id
     assert commands_of(ordered) == ["create", "confirm_paid"]
     assert [event["version"] for event in events("order.paid")] == [2]
 

@@ -65,7 +65,7 @@ def test_nobody_took_it_so_it_is_redeemed_late(shop: Shop) -> None:
     assert coupon_state(coupon_id) == "USED"
     assert [decision for decision, _cause in decisions(ordered)] == ["late_redeem"]
     assert CouponRedemption.objects.get().order_no == ordered.order_no
-    assert OrderCoupon.objects.get().redemption_id == CouponRedemption.objects.get().id
+    assert OrderCoupon.objects.get().lock_id == CouponRedemption.objects.get().lock_id
     assert CouponRefusal.objects.count() == 1
 
 
