@@ -90,12 +90,10 @@ class TabFilter(django_admin.SimpleListFilter):
 
     title = gettext_lazy("tab")
     parameter_name = "tab"
+    template = "aftersales/tab_filter.html"  # empty: Django applies only filters that are drawn
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [(name, label) for name, (label, _rows) in TABS.items()]
-
-    def has_output(self) -> bool:
-        return False
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         tab = TABS.get(self.value() or "")
