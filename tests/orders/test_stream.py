@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -88,7 +88,9 @@ def stream_of(token: str, story: Any, **options: Any) -> Client:
             await stream.hub().close()
         return client
 
-    return asyncio.run(play())
+    # In a thread of its own: a browser of another test keeps a loop running in this one.
+    with ThreadPoolExecutor(max_workers=1) as outside:
+        return outside.submit(asyncio.run, play()).result()
 
 
 def test_first_frame_then_changes_then_the_end(shop: Shop) -> None:

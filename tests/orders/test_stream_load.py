@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -125,7 +126,8 @@ def test_a_thousand_streams_hear_a_change(shop: Shop, stream_process: int, capsy
         changed = await asyncio.to_thread(change)
         return [arrived - changed for arrived in await asyncio.wait_for(asyncio.gather(*watchers), 60)]
 
-    delays = sorted(asyncio.run(play()))
+    with ThreadPoolExecutor(max_workers=1) as outside:  # a browser of another test keeps a loop running in this thread
+        delays = sorted(outside.submit(asyncio.run, play()).result())
     p50, p95 = statistics.median(delays), delays[int(len(delays) * 0.95)]
     with capsys.disabled():
         print(
