@@ -188,6 +188,8 @@ class AfterSalesOrder(models.Model):
             models.CheckConstraint(
                 condition=Q(approved_goods_fen__isnull=True, approved_freight_fen__isnull=True)
                 | Q(
+                    approved_goods_fen__isnull=False,  # a comparison with NULL would pass the check
+                    approved_freight_fen__isnull=False,
                     approved_goods_fen__gte=0,
                     approved_freight_fen__gte=0,
                     approved_goods_fen__lte=F("entitled_goods_fen"),
@@ -358,7 +360,14 @@ def _edge_check() -> Q:
     for source, target in sorted({(source, target) for _type, source, target in edges_by_type()}):
         types = sorted(kind for kind, start, end in edges_by_type() if (start, end) == (source, target))
         condition |= Q(from_version=F("to_version") - 1, from_status=source, to_status=target, type__in=types)
-    return condition
+    return (
+        condition
+        & (
+            Q(from_status__isnull=True, from_version__isnull=True)
+            | Q(from_status__isnull=False, from_version__isnull=False)  # a comparison with NULL would pass the check
+        )
+        & (Q(from_version__isnull=False) | Q(to_version=1))
+    )
 
 
 class AfterSalesUnit(models.Model):

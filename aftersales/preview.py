@@ -1,4 +1,4 @@
-"""What an application would pay, with every share named: the same rules as the application, and nothing is written."""
+"""What an application would pay, with every share named, by the rules of the application; it moves nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from aftersales.claims import settings_of
+from aftersales.commands.compare_shadow import compare_shadow
 from aftersales.drafts import Draft, Item, Terms, draft_claims, facts_of, shares_of, window_end
 from aftersales.models import GoodsState, Hold, Liability
 from aftersales.reasons import freight_is_refundable
@@ -74,6 +75,7 @@ def preview_refund(*, merchant_id: UUID, order_no: str, user_id: str, items: Seq
         by_system=False,
         now=now,
     )
+    compare_shadow(settings=settings, order_no=order_no, drafts=drafts, step="preview", now=now)
     shown = [_item(draft, window_days=window_days) for draft in drafts]
     return Preview(
         order_no=order_no,

@@ -17,12 +17,12 @@ def take_due_claims(*, now: datetime, limit: int = 100) -> list[UUID]:
     with unit_of_work(now=now), connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE after_sales_order SET timer_not_before = %(until)s WHERE id IN (
+            WITH due AS MATERIALIZED (  -- inside an IN (…) it may run once per row: no limit at all
                 SELECT id FROM after_sales_order
                 WHERE due_at IS NOT NULL AND due_at <= %(now)s AND NOT is_disputed AND NOT held_for_review
                   AND (timer_not_before IS NULL OR timer_not_before <= %(now)s)
                 ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-            RETURNING id
+            UPDATE after_sales_order s SET timer_not_before = %(until)s FROM due WHERE s.id = due.id RETURNING s.id
             """,
             {"now": now, "until": now + timedelta(seconds=HOLD_SECONDS), "limit": limit},
         )

@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 from django.db import close_old_connections, connection
 
+from aftersales.commands.reject_after_sales import reject_after_sales
 from aftersales.drafts import AboveEntitlement
-from aftersales.models import AfterSalesLog, AfterSalesOrder
+from aftersales.models import AfterSalesLog, AfterSalesOrder, AfterSalesUnit
 from aftersales.settlement import ReasonNeeded
 from kernel.errors import IdempotencyKeyReused, IllegalTransition, NotFound, Refusal, VersionConflict
 from kernel.models import OutboxEvent
 from payments.models import Payment, RefundAttempt, RefundRequest
-from tests.aftersales.build import Line, a_key, a_paid_order, nut_and_tea
+from tests.aftersales.build import MERCHANT, Line, a_key, a_paid_order, nut_and_tea
 
 
 def untouched(paid, number: str) -> bool:
@@ -196,6 +197,29 @@ def test_r1_two_refunds_race_for_the_last_cent(now):
     assert Payment.objects.get().refund_committed_fen == 9000
     assert sorted(AfterSalesOrder.objects.values_list("status", flat=True)) == ["REFUNDING", "WAIT_AUDIT"]
     assert sum(paid.line(n).goods_committed_fen for n in (1, 2)) == 5000
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a30_two_claims_at_once_the_middle_one_again_then_the_third(now):
+    paid = a_paid_order(now, Line(100, qty=3, line_discount=100))
+    outcomes = at_once(paid.apply, paid.apply)
+    units = {unit.after_sales.after_sales_no: unit for unit in AfterSalesUnit.objects.select_related("after_sales")}
+    assert sorted((units[done.after_sales_no].ordinal, done.goods_fen) for done in outcomes) == [(1, 67), (2, 66)]
+    middle = next(number for number, unit in units.items() if unit.ordinal == 2)
+    reject_after_sales(
+        merchant_id=paid.merchant.pk,
+        after_sales_no=middle,
+        expected_version=1,
+        reason="please send a picture",
+        by=MERCHANT,
+        key=a_key(paid.merchant.pk),
+        now=now,
+    )
+    again, third = paid.apply(), paid.apply()
+    assert (again.goods_fen, third.goods_fen) == (66, 67)
+    for number in (*(n for n in units if n != middle), again.after_sales_no, third.after_sales_no):
+        paid.approve(number)
+    assert paid.line(1).goods_committed_fen == Payment.objects.get().refund_committed_fen == 200
 
 
 def at_once(*calls) -> list:

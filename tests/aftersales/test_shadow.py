@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 
 from aftersales.commands.switch_algorithm import ShadowNotProven, report_of, switch_algorithm
+from aftersales.drafts import Item
 from aftersales.models import AfterSalesSettings, ShadowDay, ShadowDifference
+from aftersales.preview import preview_refund
 from kernel.errors import InvalidInput, NotFound, VersionConflict
 from kernel.numbers import uuid7
-from tests.aftersales.build import Line, a_merchant, a_paid_order
+from tests.aftersales.build import BUYER, Line, a_merchant, a_paid_order
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +42,22 @@ def test_a_difference_names_both_figures(merchant, now):
     row = ShadowDifference.objects.get()
     assert (row.live_fen, row.shadow_fen, row.step, row.ordinals) == (333, 334, "apply", [1])
     assert (ShadowDay.objects.get().calculations, ShadowDay.objects.get().differences) == (1, 1)
+
+
+def test_a_preview_is_a_calculation_too(merchant, now):
+    begin(merchant, now)
+    paid = a_paid_order(now, Line(1000, qty=3, line_discount=2000), merchant=merchant)
+    preview = preview_refund(
+        merchant_id=merchant.pk,
+        order_no=paid.order.order_no,
+        user_id=BUYER,
+        items=[Item(line_no=1, qty=1, type=1, reason_code="quality")],
+        now=now,
+    )
+    assert preview.refund_fen == 333
+    row = ShadowDifference.objects.get()
+    assert (row.live_fen, row.shadow_fen, row.step) == (333, 334, "preview")
+    assert ShadowDay.objects.get().calculations == 1
 
 
 def test_nothing_runs_beside_unless_it_was_begun(merchant, now):

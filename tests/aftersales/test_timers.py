@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
 from aftersales.commands.record_carrier_event import record_carrier_event
 from aftersales.commands.run_timer import run_timer
@@ -145,11 +146,19 @@ def test_an_unpaid_supplement_becomes_a_refund_after_a_day(now):
     assert fire(paid, number, hours=24) == "refunding"
 
 
+def the_planner_joins_by_nested_loop() -> None:
+    """The plan under which a limit inside IN (…) is none: once per row, each time past what the last one locked."""
+    with connection.cursor() as cursor:
+        for way in ("hashjoin", "mergejoin", "hashagg", "sort", "material"):
+            cursor.execute(f"SET LOCAL enable_{way} = off")
+
+
 def test_two_sweeps_never_take_the_same_claim(now):
     paid = nut_and_tea(now)
     for line in (1, 2):
         paid.apply(line)
     later = now + timedelta(hours=49)
+    the_planner_joins_by_nested_loop()
     first = take_due_claims(now=later, limit=1)
     second = take_due_claims(now=later)
     assert len(first) == len(second) == 1
