@@ -6,39 +6,50 @@ from typing import Any
 from uuid import UUID
 
 from kernel.errors import IllegalTransition
-from kernel.statemachine import Edge, P, Sql, advance
+from kernel.statemachine import Edge, Insert, P, Sql, Touch, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
 from orders.commands._coordinate_coupon import redeem_for_order, redeem_held
 from orders.models import CouponState, Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row, move_params
 from payments.commands.open_payment import open_payment
-from payments.commands.record_payment_paid import AmountDiffers, TradeNoDiffers, record_payment_paid
+from payments.commands.record_payment_paid import (
+    BESIDE_AN_ORDER,
+    AmountDiffers,
+    TradeNoDiffers,
+    record_payment_paid,
+)
 from payments.gateway import PaymentFact
 
 FULFIL_GRACE = Sql("%(now)s::timestamptz + interval '60 seconds'")
 """The sweeper leaves a paid order to the usual way (the event) for this long."""
 
-CONFIRM_PAID = Edge(
-    Order,
-    "confirm_paid",
-    guards={"payable_fen": P("amount_fen")},
-    changes={
-        "version": NEXT_VERSION,
-        "trade_no": P("trade_no"),
-        "paid_channel": P("channel"),
-        "out_trade_no": P("out_trade_no"),
-        "paid_at": P("paid_at"),
-        "fulfilment": Order.Fulfilment.WAITING,
-        "next_fulfil_at": FULFIL_GRACE,
-        "next_check_at": None,
-        # Taken for granted here, put right in the same transaction when the coupon says otherwise.
-        "coupon_state": Sql("CASE t.coupon_state WHEN 'leased' THEN 'redeemed' ELSE t.coupon_state END"),
-    },
-    writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING)],
-    emit=event("order.paid"),
-    returning=["version", "order_no", "merchant_id", "coupon_id"],
-)
+
+def _edge(*beside: Insert | Touch) -> Edge:
+    return Edge(
+        Order,
+        "confirm_paid",
+        guards={"payable_fen": P("amount_fen")},
+        changes={
+            "version": NEXT_VERSION,
+            "trade_no": P("trade_no"),
+            "paid_channel": P("channel"),
+            "out_trade_no": P("out_trade_no"),
+            "paid_at": P("paid_at"),
+            "fulfilment": Order.Fulfilment.WAITING,
+            "next_fulfil_at": FULFIL_GRACE,
+            "next_check_at": None,
+            # Taken for granted here, put right in the same transaction when the coupon says otherwise.
+            "coupon_state": Sql("CASE t.coupon_state WHEN 'leased' THEN 'redeemed' ELSE t.coupon_state END"),
+        },
+        writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING), *beside],
+        emit=event("order.paid"),
+        returning=["version", "order_no", "merchant_id", "coupon_id"],
+    )
+
+
+CONFIRM_PAID = _edge()
+CONFIRM_WITH_PAYMENT = _edge(*BESIDE_AN_ORDER)
 
 
 @dataclass(frozen=True)
@@ -53,42 +64,52 @@ class PaidConfirmed:
 
 
 def confirm_paid(
-    *, order_id: UUID, payment_id: UUID, fact: PaymentFact, now: datetime, actor: Actor = SYSTEM
+    *,
+    order_id: UUID,
+    payment_id: UUID,
+    fact: PaymentFact,
+    now: datetime,
+    actor: Actor = SYSTEM,
+    payment_awaits: bool = False,
 ) -> PaidConfirmed:
     """PENDING → PAID with the payment recorded and the coupon redeemed, all in one transaction; may join.
 
     `fact` is the channel's own signed word (notify or query) and its state is SUCCESS. The same trade number again →
-    `replayed`. Raises AmountDiffers, TradeNoDiffers (both: nothing moved), IllegalTransition (CLOSED, CANCELLED).
+    `replayed`. `payment_awaits`: the caller has just seen the payment AWAITING, so order and payment are one
+    statement. Raises AmountDiffers, TradeNoDiffers (both: nothing moved), IllegalTransition (CLOSED, CANCELLED).
     """
     assert fact.amount_fen is not None
+    paid_at = fact.paid_at or now
+    params = {
+        **move_params(
+            actor=actor,
+            now=now,
+            evidence={"payment_id": str(payment_id), "trade_no": fact.trade_no, "amount_fen": fact.amount_fen},
+        ),
+        "amount_fen": fact.amount_fen,
+        "trade_no": fact.trade_no,
+        "channel": fact.channel.value,
+        "out_trade_no": fact.out_trade_no,
+        "paid_at": paid_at,
+    }
+    payer = {"payer_ref": fact.payer_ref, "payer_paid_fen": fact.payer_paid_fen, "payment_id": payment_id}
     with unit_of_work(now=now):
-        moved = advance(
-            CONFIRM_PAID,
-            pk=order_id,
-            params={
-                **move_params(
-                    actor=actor,
-                    now=now,
-                    evidence={"payment_id": str(payment_id), "trade_no": fact.trade_no, "amount_fen": fact.amount_fen},
-                ),
-                "amount_fen": fact.amount_fen,
-                "trade_no": fact.trade_no,
-                "channel": fact.channel.value,
-                "out_trade_no": fact.out_trade_no,
-                "paid_at": fact.paid_at or now,
-            },
-        )
+        if payment_awaits:
+            moved = advance(CONFIRM_WITH_PAYMENT, pk=order_id, params={**params, **payer})
+        else:
+            moved = advance(CONFIRM_PAID, pk=order_id, params=params)
         if moved is None:
             return _replay(Order.objects.get(id=order_id), fact)
-        record_payment_paid(
-            payment_id=payment_id,
-            trade_no=fact.trade_no,
-            amount_fen=fact.amount_fen,
-            paid_at=fact.paid_at or now,
-            payer_ref=fact.payer_ref,
-            payer_paid_fen=fact.payer_paid_fen,
-            now=now,
-        )
+        if not payment_awaits:
+            record_payment_paid(
+                payment_id=payment_id,
+                trade_no=fact.trade_no,
+                amount_fen=fact.amount_fen,
+                paid_at=paid_at,
+                payer_ref=fact.payer_ref,
+                payer_paid_fen=fact.payer_paid_fen,
+                now=now,
+            )
         state = _settle_coupon(order_id, moved, payment_no=fact.out_trade_no, now=now)
         return PaidConfirmed(moved["order_no"], Order.Status.PAID, moved["version"], state)
 

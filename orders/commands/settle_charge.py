@@ -230,6 +230,7 @@ def _confirm(case: Case) -> ChargeSettled:
                 fact=case.fact,
                 now=case.now,
                 actor=case.actor,
+                payment_awaits=case.payment.status == Payment.Status.AWAITING,
             )
         except (AmountDiffers, TradeNoDiffers) as error:
             raise MovedOn(case.order.order_no) from error

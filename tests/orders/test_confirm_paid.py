@@ -4,6 +4,7 @@ import pytest
 
 from coupons.models import CouponRedemption
 from kernel.errors import IllegalTransition
+from kernel.statemachine import StatementBroken
 from orders.commands.confirm_paid import confirm_paid
 from orders.models import OrderCoupon
 from payments.commands.record_payment_paid import AmountDiffers, TradeNoDiffers
@@ -21,9 +22,16 @@ from tests.orders.factories import (
 )
 
 
-def confirm(shop: Shop, ordered, **fact):
+def confirm(shop: Shop, ordered, *, seen: bool = True, **fact):
+    """Confirm as the callback does: the payment was just seen AWAITING. `seen=False`: in two statements."""
     payment = payment_of(ordered)
-    return confirm_paid(order_id=ordered.order_id, payment_id=payment.id, fact=paid_fact(payment, **fact), now=shop.now)
+    return confirm_paid(
+        order_id=ordered.order_id,
+        payment_id=payment.id,
+        fact=paid_fact(payment, **fact),
+        now=shop.now,
+        payment_awaits=seen and payment.status == "AWAITING",
+    )
 
 
 def test_success_moves_order_payment_and_coupon_together(shop: Shop) -> None:
@@ -45,6 +53,36 @@ def test_success_moves_order_payment_and_coupon_together(shop: Shop) -> None:
     assert OrderCoupon.objects.get().lock_id == redemption.lock_id
     assert commands_of(ordered) == ["create", "confirm_paid"]
     assert [event["version"] for event in events("order.paid")] == [2]
+
+
+def test_one_statement_or_two_write_the_same(shop: Shop) -> None:
+    written = []
+    for seen in (True, False):
+        ordered, _placed = shop.placed(address={"street": str(seen)})
+        confirm(shop, ordered, seen=seen)
+        payment = payment_of(ordered)
+        row = (payment.status, payment.version, payment.payer_ref, payment.payer_paid_fen, payment.paid_at is None)
+        [event] = [each for each in events("payment.succeeded") if each["order_no"] == ordered.order_no]
+        own = {ordered.order_no, payment.out_trade_no, payment.trade_no, str(payment.id)}
+        assert own <= set(event.values())
+        written.append((row, {name: value for name, value in event.items() if value not in own and name != "paid_at"}))
+    assert written[0] == written[1]
+
+
+def test_a_payment_that_does_not_await_breaks_the_one_statement(shop: Shop) -> None:
+    ordered, _placed = shop.placed()
+    payment = payment_of(ordered)
+    Payment.objects.filter(id=payment.id).update(status="PREPAYING")
+    before = snapshot()
+    with pytest.raises(StatementBroken):
+        confirm_paid(
+            order_id=ordered.order_id,
+            payment_id=payment.id,
+            fact=paid_fact(payment),
+            now=shop.now,
+            payment_awaits=True,
+        )
+    assert snapshot() == before
 
 
 def test_without_a_coupon(shop: Shop) -> None:
