@@ -137,16 +137,33 @@ class Bench:
 
     def rate(self, cell: Cell) -> float:
         """Operations a second of one cell on a fresh copy of the template."""
+
+        def measure() -> float:
+            copy = server()["NAME"]
+            seconds = _run_pgbench(cell, copy) if isinstance(cell.what, Pgbench) else _run_work(cell)
+            if self.after is not None:
+                self.after(cell.name)
+            return cell.clients * cell.operations / seconds
+
+        return self.on_copy(measure)
+
+    def in_place(self, cell: Cell) -> float:
+        """Operations a second of one cell on the template itself (too large to copy); its rows stay as they end."""
+        switch_database(self._template)
+        try:
+            return cell.clients * cell.operations / _run_work(cell)
+        finally:
+            switch_database(self._home)
+
+    def on_copy(self, measure: Callable[[], float]) -> float:
+        """What `measure` returns, with Django pointed at a fresh copy of the template."""
         copy = f"{self._template}_round"
         switch_database(self._home)
         run_sql(f'DROP DATABASE IF EXISTS "{copy}"', database=self._home)
         run_sql(f'CREATE DATABASE "{copy}" TEMPLATE "{self._template}" STRATEGY file_copy', database=self._home)
         try:
             switch_database(copy)
-            seconds = _run_pgbench(cell, copy) if isinstance(cell.what, Pgbench) else _run_work(cell)
-            if self.after is not None:
-                self.after(cell.name)
-            return cell.clients * cell.operations / seconds
+            return measure()
         finally:
             switch_database(self._home)
             run_sql(f'DROP DATABASE IF EXISTS "{copy}"', database=self._home)

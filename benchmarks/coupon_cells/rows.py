@@ -20,7 +20,7 @@ from coupons.commands.create_template import create_template
 from coupons.commands.issue_coupon import SNAPSHOT
 from coupons.models import CouponTemplate, ReturnPolicy
 from kernel.statemachine import literal
-from merchants.commands.create_merchant import create_merchant
+from merchants.models import Merchant
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TAIL = bytes(range(32))
@@ -56,20 +56,31 @@ def sql_hash(number: str = ":k") -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """So many free coupons (numbers from 1), then so many held by orders (numbers after them)."""
+    """So many free coupons (numbers from 1), then so many held by orders (numbers after them).
+
+    `wallet`: so many of the free ones belong to one user, `wallet`. `keys`: with their idempotency keys.
+    """
 
     free: int
     held: int
+    wallet: int = 0
+    keys: bool = True
+
+
+def make_merchant() -> UUID:
+    """The one shop, with the same id in every database."""
+    MERCHANT["id"] = UUID("00000000-0000-7000-8000-ffffffffffff")
+    Merchant.objects.create(id=MERCHANT["id"], code="bench", name="Bench", created_at=NOW)
+    return MERCHANT["id"]
 
 
 def fill(wanted: Wanted) -> None:
     """A shop with its coupons, in the database that Django is connected to."""
-    made = create_merchant(code="bench", name="Bench", now=NOW)
-    MERCHANT["id"] = made.merchant_id
-    policy = create_policy(merchant_id=made.merchant_id, code="standard", rules={}, now=NOW)
-    publish_policy(merchant_id=made.merchant_id, policy_id=policy.policy_id, now=NOW)
+    merchant = make_merchant()
+    policy = create_policy(merchant_id=merchant, code="standard", rules={}, now=NOW)
+    publish_policy(merchant_id=merchant, policy_id=policy.policy_id, now=NOW)
     template = create_template(
-        merchant_id=made.merchant_id,
+        merchant_id=merchant,
         code="off50",
         name="50 off from 300",
         kind="THRESHOLD",
@@ -80,9 +91,10 @@ def fill(wanted: Wanted) -> None:
         now=NOW,
     )
     with without_foreign_keys(), connection.cursor() as cursor:
-        cursor.execute(_coupons(wanted, made.merchant_id, template.template_id, policy.policy_id))
-        for statement in _ledger(wanted, made.merchant_id):
-            cursor.execute(statement)
+        cursor.execute(_coupons(wanted, merchant, template.template_id, policy.policy_id))
+        for statement in _ledger(wanted, merchant):
+            if wanted.keys or "INTO idempotency_key" not in statement:
+                cursor.execute(statement)
 
 
 def _coupons(wanted: Wanted, merchant: UUID, template_id: UUID, policy_id: UUID) -> str:
@@ -95,7 +107,9 @@ def _coupons(wanted: Wanted, merchant: UUID, template_id: UUID, policy_id: UUID)
         INSERT INTO user_coupon (id, merchant_id, user_id, template_id, template_snapshot, policy_id, policy_snapshot,
             valid_from, valid_until, created_at, updated_at, status, state_version, locked_order_no, lock_id,
             lock_token_hash, lease_expires_at)
-        SELECT {sql_id("8", "k")}, '{merchant}', 'u' || k, '{template_id}', {snapshot}::jsonb, '{policy_id}',
+        SELECT {sql_id("8", "k")}, '{merchant}',
+            CASE WHEN k > {wanted.free - wanted.wallet} AND k <= {wanted.free} THEN 'wallet' ELSE 'u' || k END,
+            '{template_id}', {snapshot}::jsonb, '{policy_id}',
             {rules}::jsonb, '{NOW}', timestamptz '{NOW}' + interval '10 years', '{NOW}', '{NOW}',
             CASE WHEN {held} THEN 'LOCKED' ELSE 'AVAILABLE' END, CASE WHEN {held} THEN 2 ELSE 1 END,
             CASE WHEN {held} THEN 'O' || k END, CASE WHEN {held} THEN {sql_id("a", "k")} END,
@@ -140,5 +154,28 @@ def without_foreign_keys() -> Iterator[None]:
         for table, name, _definition in keys:
             cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
         yield
+        for table in TABLES:
+            cursor.execute(f"ANALYZE {table}")  # or the checking of the keys is planned as if the tables were empty
         for table, name, definition in keys:
             cursor.execute(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}')
+
+
+def take_guarantees_off() -> None:
+    """Drop what the database keeps of coupons by itself (checks, chain, composite keys, triggers), to see its price."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype IN ('f', 'c')"
+            " AND conrelid = ANY(%s::regclass[])",
+            [list(TABLES)],
+        )
+        for table, name in cursor.fetchall():
+            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+        cursor.execute(
+            "SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE NOT tgisinternal"
+            " AND tgrelid = ANY(%s::regclass[])",
+            [list(TABLES)],
+        )
+        for table, name in cursor.fetchall():
+            cursor.execute(f'DROP TRIGGER "{name}" ON {table}')
+        for name in ("ledger_version_and_status",):
+            cursor.execute(f'ALTER TABLE coupon_operation DROP CONSTRAINT "{name}"')

@@ -40,6 +40,7 @@ def confirm(*, first: int, stride: int) -> Callable[[int, int], Operation]:
                 fact=fact,
                 now=NOW,
                 actor=actor,
+                payment_awaits=True,
             )
 
         return operation
