@@ -36,6 +36,8 @@ def end_with(parent: int, death_signal: int = signal.SIGTERM) -> None:
     """Runs in the child between fork and exec: end with the parent, whatever ends the parent (Linux)."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts what it puts in the background deaf to SIGINT
+        signal.signal(number, signal.SIG_DFL)
     if os.getppid() != parent:  # the parent died before prctl
         os._exit(1)
 

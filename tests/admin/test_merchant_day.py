@@ -132,6 +132,7 @@ def test_a_list_by_keyboard_and_a_filter_that_is_kept(page: Page, live_server, l
     expect(page.locator("input.action-select:checked")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/change/"))
+    page.wait_for_load_state()  # the keys are read by a script of the page
     page.keyboard.press("Control+k")
     page.keyboard.type(claims[7])
     page.keyboard.press("Enter")

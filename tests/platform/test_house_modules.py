@@ -92,6 +92,16 @@ def test_a_sweep_ends_this_house_and_no_other(tmp_path):
             processes.stop(process, by=signal.SIGKILL, patience=5)
 
 
+def test_a_part_hears_sigint_though_the_house_was_started_in_the_background(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        part = _sleeper("house-a:postgres", tmp_path / "log")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    part.send_signal(signal.SIGINT)
+    assert part.wait(30) == -signal.SIGINT
+
+
 def test_children_end_with_their_keeper_even_when_it_is_killed(tmp_path):
     program = (
         "import sys, time, os; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from house import processes\n"
