@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+from django import forms
 from django.contrib import admin as django_admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -12,8 +14,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin, money
-from kernel.admin import QuitsAdmin, reveal
+from kernel.admin import Button, ButtonForm, QuitsAdmin, YuanField, reveal
 from kernel.admin.columns import badge
+from kernel.idempotency import BusinessKey
+from ledgers.commands.top_up_wallet import top_up_wallet
 from ledgers.models import (
     Commission,
     CommissionAccount,
@@ -29,21 +33,27 @@ from ledgers.models import (
     SalesEntry,
     StockEntry,
     StockItem,
+    WalletAccount,
+    WalletCharge,
+    WalletEntry,
 )
 from merchants import scoping
-from merchants.roles import MONEY_READERS, READERS
+from merchants.models import Merchant
+from merchants.roles import FINANCE, MONEY_READERS, READERS
 
 BOOKS = gettext_lazy("Books")
 OPENED = gettext_lazy("Opened")
 USER = admin.personal("user_id", gettext_lazy("User"))
 BENEFICIARY = admin.personal("beneficiary", gettext_lazy("Beneficiary"))
 reveal.declare(PointsAccount, "user_id")
+reveal.declare(WalletAccount, "user_id")
 reveal.declare(CommissionAccount, "beneficiary")
 
 scoping.register(StockItem, view=READERS)
 scoping.register(StockEntry, view=READERS)
 scoping.register(JournalEntry, view=MONEY_READERS)
 scoping.register(PointsAccount, view=READERS)
+scoping.register(WalletAccount, view=MONEY_READERS, actions={"top_up": FINANCE})
 scoping.register(CommissionAccount, view=MONEY_READERS)
 scoping.register(SalesDay, view=MONEY_READERS)
 for part in (
@@ -51,6 +61,8 @@ for part in (
     PointsEntry,
     PointsSpent,
     PointsEarned,
+    WalletEntry,
+    WalletCharge,
     Commission,
     CommissionHold,
     CommissionEntry,
@@ -64,6 +76,7 @@ for place, (name, label, model, icon) in enumerate(
         ("ledgers.stock_entries", gettext_lazy("Stock movements"), StockEntry, "swap_horiz"),
         ("ledgers.journal", gettext_lazy("Journal"), JournalEntry, "menu_book"),
         ("ledgers.points", gettext_lazy("Points"), PointsAccount, "stars"),
+        ("ledgers.wallets", gettext_lazy("Wallets"), WalletAccount, "wallet"),
         ("ledgers.commission", gettext_lazy("Commission"), CommissionAccount, "handshake"),
         ("ledgers.sales", gettext_lazy("Sales by day"), SalesDay, "monitoring"),
     ]
@@ -190,6 +203,90 @@ class PointsAdmin(QuitsAdmin):
                 {"row": row, "change": f"{row.delta:+d}", "balance": row.balance_after, "bucket": ""}
                 for row in PointsEntry.objects.filter(account=obj).order_by("-id")[:MOST]
             ],
+        }
+
+
+class TopUpForm(ButtonForm):
+    merchant = forms.ModelChoiceField(label=gettext_lazy("Merchant"), queryset=Merchant.objects.none())
+    user_id = forms.CharField(label=gettext_lazy("User"), max_length=64)
+    amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"))
+    reference = forms.CharField(
+        label=gettext_lazy("Reference"),
+        max_length=64,
+        help_text=gettext_lazy("Where the money came from, say the bank's transfer number. It tops up once."),
+    )
+    note = forms.CharField(label=gettext_lazy("Note"), max_length=200, required=False)
+
+    def prepare(self) -> None:
+        self.fields["merchant"].queryset = Merchant.objects.order_by("code")  # type: ignore[attr-defined]
+
+
+@admin.register(WalletAccount)
+class WalletAdmin(QuitsAdmin):
+    """A user's money: what it was topped up with, what it paid, what came back."""
+
+    list_display = [
+        admin.money("balance_fen", gettext_lazy("Balance")),
+        admin.when("created_at", OPENED),
+    ]
+    list_filter = [admin.MerchantFilter]
+    search_fields = ["user_id"]
+    search_help_text = gettext_lazy("A whole user id.")
+    ordering = ["-created_at", "-id"]
+    change_form_template = "ledgers/account.html"
+    list_buttons = [
+        Button(
+            "top_up",
+            gettext_lazy("Top up a wallet"),
+            form=TopUpForm,
+            icon="add_card",
+            variant="primary",
+            confirm=gettext_lazy("Money is added to a user's wallet and booked. Nothing takes it back by itself."),
+        ),
+    ]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return []
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        term = search_term.strip()
+        return (queryset.filter(user_id=term) if term else queryset), False
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return [*super().get_list_display(request), self._reader(request, USER)]
+
+    def page_context(self, request: HttpRequest, obj: WalletAccount) -> dict[str, Any]:
+        return {
+            "who": self.masked(request, obj, "user_id"),
+            "figures": [(_("Balance"), money.display(obj.balance_fen))],
+            "entries": [
+                {
+                    "row": row,
+                    "change": money.display(row.delta_fen),
+                    "balance": money.display(row.balance_after_fen),
+                    "bucket": row.note or row.charge_no,
+                }
+                for row in WalletEntry.objects.filter(account=obj).order_by("-id")[:MOST]
+            ],
+        }
+
+    def do_top_up(
+        self, request: HttpRequest, obj: None, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        done = top_up_wallet(
+            merchant_id=data["merchant"].pk,
+            user_id=data["user_id"],
+            amount_fen=data["amount_fen"],
+            reference=data["reference"],
+            note=data["note"],
+            person=request.user.get_username(),
+            now=now,
+        )
+        if done.replayed:
+            return _("This reference had topped the wallet up before. Nothing was added.")
+        return _("%(amount)s added; the wallet holds %(balance)s.") % {
+            "amount": money.display(done.amount_fen),
+            "balance": money.display(done.balance_fen),
         }
 
 

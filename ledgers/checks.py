@@ -36,6 +36,43 @@ POINTS_BALANCES = """
     WHERE a.balance <> coalesce(e.balance, 0)
 """
 
+WALLET_BALANCES = """
+    SELECT a.merchant_id, a.user_id, a.balance_fen, coalesce(e.balance_fen, 0) AS entries_balance_fen
+    FROM wallet_account a
+    LEFT JOIN (
+        SELECT account_id, sum(delta_fen) AS balance_fen FROM wallet_entry GROUP BY account_id
+    ) e ON e.account_id = a.id
+    WHERE a.balance_fen <> coalesce(e.balance_fen, 0)
+"""
+
+SETTLED = "interval '10 minutes'"
+"""So long may one side know of a movement before the other: a crash between two commits is repaired by asking."""
+
+WALLET_PAYMENTS = f"""
+    SELECT coalesce(p.merchant_id, e.merchant_id) AS merchant_id, coalesce(p.out_trade_no, e.reference) AS number,
+           p.amount_fen AS paid_fen, -e.delta_fen AS entries_paid_fen
+    FROM (SELECT * FROM payment WHERE channel = 'balance' AND status = 'PAID') p
+    FULL JOIN (SELECT * FROM wallet_entry WHERE kind = 'charge') e
+        ON e.merchant_id = p.merchant_id AND e.reference = p.out_trade_no
+    WHERE p.amount_fen IS DISTINCT FROM -e.delta_fen
+      AND coalesce(p.paid_at, e.created_at) < now() - {SETTLED}
+"""
+
+WALLET_REFUNDS = f"""
+    SELECT coalesce(r.merchant_id, e.merchant_id) AS merchant_id, coalesce(r.number, e.reference) AS number,
+           r.amount_fen AS refunded_fen, e.delta_fen AS entries_refunded_fen
+    FROM (
+        SELECT a.merchant_id, a.number, a.amount_fen, a.finished_at AS at FROM refund_attempt a
+        JOIN payment p ON p.id = a.payment_id AND p.channel = 'balance' WHERE a.status = 'SUCCESS'
+        UNION ALL
+        SELECT q.merchant_id, q.refund_no, q.amount_fen, q.recorded_at FROM refund_request q
+        WHERE q.route = 'balance' AND q.status = 'SUCCEEDED'
+    ) r
+    FULL JOIN (SELECT * FROM wallet_entry WHERE kind = 'credit') e
+        ON e.merchant_id = r.merchant_id AND e.reference = r.number
+    WHERE r.amount_fen IS DISTINCT FROM e.delta_fen AND coalesce(r.at, e.created_at) < now() - {SETTLED}
+"""
+
 COMMISSION_BALANCES = """
     SELECT a.merchant_id, a.beneficiary, a.pending_fen, a.withdrawable_fen, a.frozen_fen, a.withdrawn_fen,
            coalesce(e.pending, 0) AS entries_pending, coalesce(e.withdrawable, 0) AS entries_withdrawable,
@@ -97,6 +134,16 @@ def journal_that_differs() -> list[dict[str, Any]]:
 def points_that_differ() -> list[dict[str, Any]]:
     """Points accounts whose balance is not the sum of their entries."""
     return _rows(POINTS_BALANCES)
+
+
+def wallets_that_differ() -> list[dict[str, Any]]:
+    """Wallets whose balance is not the sum of their entries."""
+    return _rows(WALLET_BALANCES)
+
+
+def wallet_payments_that_differ() -> list[dict[str, Any]]:
+    """Payments by balance and wallet entries that do not know each other, ten minutes after."""
+    return [*_rows(WALLET_PAYMENTS), *_rows(WALLET_REFUNDS)]
 
 
 def commission_that_differs() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Books that only grow: stock, points, commission, sales by day, and the journal of money.
+"""Books that only grow: stock, points, wallets, commission, sales by day, and the journal of money.
 
 Every movement is an entry that is never changed or deleted; a wrong one is answered by an opposite one. Balances are
 kept beside the entries or summed from them (journal), and `ledgers/checks.py` proves that both agree.
@@ -94,6 +94,7 @@ class JournalEntry(models.Model):
     class Kind(models.TextChoices):
         PAYMENT = "payment", _("Payment")
         REFUND = "refund", _("Refund")
+        TOP_UP = "top_up", _("Wallet top-up")
         CORRECTION = "correction", _("Correction")
 
     id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
@@ -277,6 +278,116 @@ class PointsEarned(models.Model):
                 name="points_taken_back_within_earned",
             ),
         ]
+
+
+class WalletAccount(models.Model):
+    """A user's money at one merchant. It is never below zero: a wallet gives no credit."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    user_id = models.CharField(_("user"), max_length=64)
+    balance_fen = models.BigIntegerField(_("balance"), default=0)
+    version = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "wallet_account"
+        verbose_name = _("wallet")
+        verbose_name_plural = _("wallets")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "user_id"], name="wallet_is_one_per_user"),
+            models.CheckConstraint(condition=Q(balance_fen__gte=0), name="wallet_is_not_overdrawn"),
+        ]
+        indexes = [models.Index(fields=["-created_at", "-id"], name="wallet_newest")]
+
+    def __str__(self) -> str:
+        return self.user_id
+
+
+class WalletEntry(models.Model):
+    """One movement of a wallet. `reference` is the payment's, the refund's or the top-up's number."""
+
+    class Kind(models.TextChoices):
+        TOP_UP = "top_up", _("Topped up")
+        CHARGE = "charge", _("Paid with")
+        CREDIT = "credit", _("Refunded to the wallet")
+
+    id = models.BigAutoField(primary_key=True)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    account = models.ForeignKey(WalletAccount, models.PROTECT, related_name="entries")
+    kind = models.CharField(_("kind"), max_length=16, choices=Kind.choices)
+    delta_fen = models.BigIntegerField(_("change"))
+    balance_after_fen = models.BigIntegerField(_("balance"))
+    reference = models.CharField(_("reference"), max_length=64)
+    charge_no = models.CharField(
+        _("payment number"), max_length=64, blank=True, default="", help_text=_("Of a refund: what was paid.")
+    )
+    note = models.CharField(_("note"), max_length=200, blank=True, default="")
+    entered_by = models.CharField(_("entered by"), max_length=150, blank=True, default="")
+    created_at = models.DateTimeField(_("time"))
+
+    class Meta:
+        db_table = "wallet_entry"
+        verbose_name = _("wallet entry")
+        verbose_name_plural = _("wallet entries")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "kind", "reference"], name="wallet_movement_happens_once"),
+            models.CheckConstraint(
+                condition=Q(kind="charge", delta_fen__lt=0) | Q(kind__in=["top_up", "credit"], delta_fen__gt=0),
+                name="wallet_entry_has_the_sign_of_its_kind",
+            ),
+            models.CheckConstraint(condition=Q(balance_after_fen__gte=0), name="wallet_entry_is_not_overdrawn"),
+            models.CheckConstraint(
+                condition=Q(kind="credit") & ~Q(charge_no="") | ~Q(kind="credit") & Q(charge_no=""),
+                name="wallet_credit_names_its_charge",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["account", "-id"], include=["delta_fen"], name="wallet_entry_by_account"),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.delta_fen:+d}"
+
+
+class WalletCharge(models.Model):
+    """What became of a payment number at the wallet: paid, or closed for ever. One row per number, so it is never
+    both; and never more goes back to a charge than it took."""
+
+    class Outcome(models.TextChoices):
+        PAID = "PAID", _("Paid")
+        CLOSED = "CLOSED", _("Closed")
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    number = models.CharField(_("payment number"), max_length=64)
+    outcome = models.CharField(_("outcome"), max_length=8, choices=Outcome.choices)
+    account = models.ForeignKey(WalletAccount, models.PROTECT, null=True, related_name="charges")
+    amount_fen = models.BigIntegerField(_("amount"), default=0)
+    refunded_fen = models.BigIntegerField(_("refunded"), default=0)
+    created_at = models.DateTimeField(_("time"))
+
+    class Meta:
+        db_table = "wallet_charge"
+        verbose_name = _("wallet charge")
+        verbose_name_plural = _("wallet charges")
+        constraints = [
+            models.UniqueConstraint(fields=["merchant", "number"], name="wallet_charge_is_decided_once"),
+            models.CheckConstraint(
+                condition=Q(outcome="PAID", account__isnull=False, amount_fen__gt=0)
+                | Q(outcome="CLOSED", account__isnull=True, amount_fen=0),
+                name="wallet_charge_paid_has_account_and_amount",
+            ),
+            models.CheckConstraint(
+                condition=Q(refunded_fen__gte=0) & Q(refunded_fen__lte=models.F("amount_fen")),
+                name="wallet_refunds_within_charge",
+            ),
+        ]
+        triggers = append_only(may_change=["refunded_fen"])
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.outcome}"
 
 
 class CommissionAccount(models.Model):

@@ -27,6 +27,7 @@ from payments.commands.approve_offline_refund import approve_offline_refund
 from payments.commands.enter_voucher import enter_voucher
 from payments.commands.probe_account import probe_account
 from payments.commands.query_refund import query_refund
+from payments.commands.refund_to_balance import refund_to_balance
 from payments.commands.retry_refund import retry_refund
 from payments.commands.save_account import save_account
 from payments.gateway import AbnormalRefundTo
@@ -52,6 +53,7 @@ scoping.register(
         "ask": VIEWERS - AUDITOR,
         "retry": FINANCE | OPERATIONS,
         "send_on": FINANCE,
+        "to_balance": FINANCE,
         "voucher": FINANCE,
         "approve": FINANCE,
     },
@@ -212,6 +214,10 @@ def may_go_offline(refund: RefundRequest) -> bool:
     return refund.status == "FAILED" and refund.failure_code != "CHANNEL_ABNORMAL"
 
 
+def may_go_to_balance(refund: RefundRequest) -> bool:
+    return may_go_offline(refund) and not refund.voucher
+
+
 def waits_for_second_person(refund: RefundRequest) -> bool:
     return refund.status == "FAILED" and bool(refund.voucher)
 
@@ -275,6 +281,16 @@ class RefundAdmin(QuitsAdmin):
                 "The channel parked this refund. It is finished under its own number, never a new one."
             ),
             allowed=is_parked,
+        ),
+        Button(
+            "to_balance",
+            gettext_lazy("Refund to the balance"),
+            icon="wallet",
+            confirm=lambda refund: (
+                _("%(amount)s go to the buyer's balance at once. The channel must not be able to pay them any more.")
+                % {"amount": money.display(refund.amount_fen)}
+            ),
+            allowed=may_go_to_balance,
         ),
         Button(
             "voucher",
@@ -342,6 +358,12 @@ class RefundAdmin(QuitsAdmin):
             "number": applied.refund_no,
             "status": RefundAttempt.Status(applied.status).label,
         }
+
+    def do_to_balance(
+        self, request: HttpRequest, obj: RefundRequest, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        done = refund_to_balance(merchant_id=obj.merchant_id, refund_request_id=obj.pk, now=now)
+        return _("%(amount)s refunded to the balance.") % {"amount": money.display(done.amount_fen)}
 
     def do_voucher(
         self, request: HttpRequest, obj: RefundRequest, data: dict[str, Any], *, key: BusinessKey, now: datetime
@@ -445,7 +467,9 @@ class AccountForm(ButtonForm):
     """Settings in plain JSON, secrets that are only ever written."""
 
     name = forms.CharField(label=gettext_lazy("Name"), max_length=64, required=False)
-    app_id = forms.CharField(label=gettext_lazy("App id"), max_length=64)
+    app_id = forms.CharField(
+        label=gettext_lazy("App id"), max_length=64, required=False, help_text=gettext_lazy("Not for balance.")
+    )
     settings = forms.JSONField(label=gettext_lazy("Settings"), widget=forms.Textarea, initial=dict, required=False)
     secret_values = forms.JSONField(
         label=gettext_lazy("Secrets"),
@@ -473,7 +497,12 @@ class AccountForm(ButtonForm):
 class NewAccountForm(AccountForm):
     merchant = forms.ModelChoiceField(label=gettext_lazy("Merchant"), queryset=Merchant.objects.none())
     channel = forms.ChoiceField(label=gettext_lazy("Channel"), choices=ChannelAccount.Channel.choices)
-    mchid = forms.CharField(label=gettext_lazy("Merchant number at the channel"), max_length=32)
+    mchid = forms.CharField(
+        label=gettext_lazy("Merchant number at the channel"),
+        max_length=32,
+        required=False,
+        help_text=gettext_lazy("Not for balance."),
+    )
 
     field_order = ["merchant", "channel", "mchid"]
 

@@ -9,3 +9,6 @@ class PaymentsConfig(AppConfig):
 
     def ready(self) -> None:
         from payments import consumers  # noqa: F401  (registers the inbox consumers)
+        from payments.channels import measures
+
+        measures.register()

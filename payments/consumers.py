@@ -1,4 +1,4 @@
-"""What payments does about events: wake a worker for a refund, take in a refund callback."""
+"""What payments does about events: wake a worker for a refund, take in a refund callback, ask where it says little."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from kernel import inbox, outbox
 from kernel.tasks import send_quietly
+from payments.commands.query_refund import query_refund
 from payments.commands.record_refund_fact import record_refund_fact
 from payments.gateway import Channel, RefundFact, RefundState
 from payments.models import ChannelNotify, RefundAttempt
@@ -50,6 +51,20 @@ def record_refund(event: inbox.Event) -> None:
             },
             now=event.now,
         )
+
+
+@inbox.consumer("refund.notified", name="payments.ask_about_refund", atomic=False)
+def ask_about_refund(event: inbox.Event) -> None:
+    """A callback that names no amount of its own (Alipay's tells the trade's sum) proves nothing yet: ask at once. When
+    the channel gives no answer the attempt's own time to ask stands."""
+    notify = ChannelNotify.objects.get(id=UUID(event.payload["notify_id"]))
+    if notify.facts.get("amount_fen") is not None:
+        return
+    attempt = RefundAttempt.objects.filter(
+        merchant_id=notify.merchant_id, number=notify.facts["refund_no"], status__in=("SENT", "PROCESSING")
+    ).first()
+    if attempt is not None:
+        query_refund(attempt_id=attempt.id, forced=True, now=event.now)
 
 
 def _said(notify: ChannelNotify) -> RefundFact:

@@ -8,7 +8,8 @@ wechat   settings  base_url (default: production), merchant_serial, public_key_i
                    platform_keys [{"id": "PUB_KEY_ID_…" | certificate serial, "pem": "…"}], timeouts {connect,
                    read, …}
          secrets   private_key (PEM), api_v3_key (32 characters)
-alipay   settings  gateway_url (default: production), seller_id, alipay_public_keys [PEM, …], timeouts
+alipay   settings  gateway_url (default: production), seller_id, alipay_public_keys [PEM, …], timeouts; in
+                   certificate mode root_certificate, app_certificate and, if wanted, alipay_certificates [PEM, …]
          secrets   app_private_key (PEM)
 balance  nothing; the wallet is registered once with ``register_wallet``
 """
@@ -78,9 +79,7 @@ def _build(channel: Channel, config: Config) -> Gateway:
         case Channel.ALIPAY, AlipayConfig():
             return AlipayGateway(config)
         case Channel.BALANCE, BalanceConfig():
-            if _wallets is None:
-                raise ValueError("no wallet is registered")
-            return BalanceGateway(_wallets(config.merchant_id))
+            return BalanceGateway(wallet_for(config.merchant_id))
     raise ValueError(f"a {type(config).__name__} is not for {channel}")
 
 
@@ -88,6 +87,13 @@ def register_wallet(wallets: Callable[[UUID], Wallet]) -> None:
     """Whoever keeps the wallets says once, when it starts, how a merchant's are reached."""
     global _wallets
     _wallets = wallets
+
+
+def wallet_for(merchant_id: UUID) -> Wallet:
+    """A merchant's wallets. Raises ValueError when nobody keeps any."""
+    if _wallets is None:
+        raise ValueError("no wallet is registered")
+    return _wallets(merchant_id)
 
 
 def gateway_for(account: Account) -> Gateway:
@@ -121,7 +127,14 @@ def config_of(account: Account, stored: Mapping[str, str]) -> Config:
                     app_id=account.app_id,
                     seller_id=settings.get("seller_id") or account.mchid,
                     app_private_key=stored["app_private_key"],
-                    alipay_public_keys=tuple(settings["alipay_public_keys"]),
+                    alipay_public_keys=tuple(
+                        settings.get("alipay_public_keys", ())
+                        if settings.get("root_certificate")
+                        else settings["alipay_public_keys"]
+                    ),
+                    app_certificate=settings["app_certificate"] if settings.get("root_certificate") else "",
+                    alipay_certificates=tuple(settings.get("alipay_certificates", ())),
+                    root_certificate=settings.get("root_certificate", ""),
                     gateway_url=settings.get("gateway_url", ALIPAY_PRODUCTION),
                     timeouts=_timeouts(settings),
                 )

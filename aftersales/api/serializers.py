@@ -158,7 +158,7 @@ class ReplacementConfirmedSerializer(MovedSerializer):
 
 class PaySupplementRequest(StrictSerializer):
     user_id = KeyField()
-    payer_ref = KeyField(max_length=128)
+    payer_ref = KeyField(max_length=128, required=False, help_text="not needed for balance")
 
 
 class SupplementPlacedSerializer(serializers.Serializer):

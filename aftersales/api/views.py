@@ -240,7 +240,7 @@ class AfterSalesPay(CommandView):
             merchant_id=client(request).merchant_id,
             after_sales_no=after_sales_no,
             user_id=body["user_id"],
-            payer_ref=body["payer_ref"],
+            payer_ref=body.get("payer_ref", ""),
             now=clock.now(),
         )
         return self.answer(result)

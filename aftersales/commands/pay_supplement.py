@@ -11,7 +11,7 @@ from aftersales.claims import get_claim
 from aftersales.commands.settle_supplement import settle_supplement
 from aftersales.models import Status
 from kernel.errors import IllegalTransition, NotFound, Refusal
-from orders.commands.pay_order import ChannelAway, notify_url
+from orders.commands.pay_order import ChannelAway, notify_url, payer_of
 from payments.commands.begin_prepay import PrepayBegun, begin_prepay
 from payments.commands.finish_prepay import finish_prepay
 from payments.gateway import ChannelRefused, ChannelUnknown
@@ -53,8 +53,9 @@ def pay_supplement(
     payment = Payment.objects.filter(merchant_id=merchant_id, out_trade_no=claim.exchange.supplement_no).first()
     if payment is None:
         raise NotFound(after_sales_no=after_sales_no)
+    payer = payer_of(payment.channel, user_id=user_id, payer_ref=payer_ref)
     begun = begin_prepay(payment_id=payment.pk, now=now)
-    params = begun.client_params if begun.awaiting else _place(begun, payer_ref=payer_ref, now=now)
+    params = begun.client_params if begun.awaiting else _place(begun, payer_ref=payer, now=now)
     claim.refresh_from_db(fields=["status"])
     return SupplementPlaced(
         after_sales_no=after_sales_no,

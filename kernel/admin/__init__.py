@@ -18,6 +18,7 @@ from kernel.admin.desk import (
 from kernel.admin.filters import MerchantFilter
 from kernel.admin.pages import QuitsAdmin, personal, register
 from kernel.admin.site import site
+from kernel.admin.yuan import YuanField
 
 __all__ = [
     "Button",
@@ -27,6 +28,7 @@ __all__ = [
     "Point",
     "QuitsAdmin",
     "Scope",
+    "YuanField",
     "capped",
     "day_link",
     "money",

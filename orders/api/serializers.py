@@ -4,6 +4,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from kernel.http.serializers import FenField, KeyField, StrictIntegerField, StrictSerializer, TextField
+from ledgers.models import WalletEntry
 from orders.commands.create_quote import MOST_LINES
 from orders.models import Order, OrderLine, OrderStatusLog, PayMethod, Shipment
 from orders.status_board import NAMES
@@ -58,7 +59,11 @@ class OrderRequest(StrictSerializer):
 
 class PayRequest(StrictSerializer):
     user_id = KeyField()
-    payer_ref = KeyField(max_length=128, help_text=_("openid (WeChat Pay), buyer id (Alipay), wallet owner (balance)."))
+    payer_ref = KeyField(
+        max_length=128,
+        required=False,
+        help_text=_("openid (WeChat Pay), buyer id (Alipay). Not needed for balance: the buyer's own wallet pays."),
+    )
 
 
 class CancelOrderRequest(StrictSerializer):
@@ -98,6 +103,20 @@ class ListQuery(serializers.Serializer):
 
 class OwnerQuery(serializers.Serializer):
     user_id = KeyField()
+
+
+class WalletEntrySerializer(serializers.ModelSerializer):
+    class Meta:
+        model = WalletEntry
+        fields = ["kind", "delta_fen", "balance_after_fen", "reference", "charge_no", "created_at"]
+
+
+class WalletSerializer(serializers.Serializer):
+    """What a buyer has, and the newest movements."""
+
+    user_id = serializers.CharField()
+    balance_fen = serializers.IntegerField()
+    entries = WalletEntrySerializer(many=True)
 
 
 # --- Answers ------------------------------------------------------------------------------------------------------

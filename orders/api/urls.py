@@ -13,6 +13,7 @@ urlpatterns = [
         name="payment-notify-of-account",
     ),
     path("orders/status/<str:token>", views.StatusView.as_view(), name="order-status"),
+    path("wallets/<str:user_id>", views.WalletView.as_view(), name="wallet"),
     path("orders/<slug:order_no>", views.OrderView.as_view(), name="order"),
     path("orders/<slug:order_no>/pay", views.PayView.as_view(), name="order-pay"),
     path("orders/<slug:order_no>/cancel", views.CancelView.as_view(), name="order-cancel"),

@@ -19,7 +19,7 @@ from kernel.errors import NotFound
 from kernel.http.problems import ProblemSerializer
 from kernel.http.views import CommandView, ReadView, command_schema, read_schema
 from merchants.api.authentication import ClientAuth
-from orders import queries, status_board
+from orders import queries, status_board, wallets
 from orders.actors import staff
 from orders.api import serializers as s
 from orders.commands.cancel_order import cancel_order
@@ -129,12 +129,13 @@ class PayView(CommandView):
 
     @command_schema(request=s.PayRequest, response=s.PaymentPlacedSerializer, operation_id="order_pay")
     def post(self, request: Request, order_no: str) -> HttpResponse:
-        """Place the payment at the channel; `client_params` go to the mini-program as they are. 503 CHANNEL_AWAY: call
-        again, nothing was charged."""
+        """Place the payment at the channel; `client_params` go to the mini-program as they are. An order by balance is
+        paid at once: `status` 10. 503 CHANNEL_AWAY: call again, nothing was charged. 422 NOT_ENOUGH_BALANCE: the order
+        stays payable."""
         placed = pay_order(
             merchant_id=caller(request).merchant_id,
             order_no=order_no,
-            **self.body(s.PayRequest),
+            **{"payer_ref": "", **self.body(s.PayRequest)},
             key=self.business_key(),
             now=clock.now(),
         )
@@ -244,6 +245,15 @@ class TimelineView(ReadView):
         if entries is None:
             raise NotFound()
         return Response(s.OrderTimelineSerializer({"order_no": order_no, "entries": entries}).data)
+
+
+class WalletView(ReadView):
+    @read_schema(response=s.WalletSerializer, operation_id="wallet_read")
+    def get(self, request: Request, user_id: str) -> Response:
+        """A buyer's balance with its newest 50 movements. A buyer without a wallet has 0 fen."""
+        wallet, entries = wallets.get_wallet(merchant_id=caller(request).merchant_id, user_id=user_id)
+        balance_fen = wallet.balance_fen if wallet else 0
+        return Response(s.WalletSerializer({"user_id": user_id, "balance_fen": balance_fen, "entries": entries}).data)
 
 
 class StatusView(APIView):

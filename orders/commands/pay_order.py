@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 from kernel import idempotency
-from kernel.errors import IllegalTransition, NotFound, Refusal
+from kernel.errors import IllegalTransition, InvalidInput, NotFound, Refusal
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 from orders.commands.close_order import close_order
@@ -25,6 +25,8 @@ from payments.models import ChannelAccount, Payment
 from payments.registry import gateway_for
 
 PAID_THERE = ("ORDERPAID", "ACQ.TRADE_HAS_SUCCESS")
+TOO_LITTLE = ("NOT_ENOUGH_BALANCE",)
+"""Our own wallet's no: nothing is wrong with the order, the buyer may top up and pay it."""
 
 
 class OrderNotPayable(Refusal):
@@ -41,6 +43,12 @@ class ChannelAway(Refusal):
     code = "CHANNEL_AWAY"
     status = 503
     message = _("The payment channel does not answer. Try again shortly; nothing was charged.")
+
+
+class BalanceTooLow(Refusal):
+    code = "NOT_ENOUGH_BALANCE"
+    status = 422
+    message = _("There is not enough money in the wallet. Top it up and pay again, or order with another way to pay.")
 
 
 class ChannelRefusedPayment(Refusal):
@@ -70,16 +78,17 @@ def pay_order(
     """The payment is stored as PREPAYING before the channel is called, and no transaction is open during the call.
 
     Called again while the payment waits → the same parameters. Raises NotFound, OrderAlreadyPaid, OrderNotPayable,
-    NothingToPay, ChannelAway (nothing known: call again), ChannelRefusedPayment (a definite no: the order is closed,
-    `enqueue_fail`), and what open_payment raises.
+    NothingToPay, InvalidInput (no payer), ChannelAway (nothing known: call again), BalanceTooLow (the order stays
+    payable), ChannelRefusedPayment (a definite no: the order is closed, `enqueue_fail`), and what open_payment raises.
     """
     replay = idempotency.find(key, PaymentPlaced)
     if replay is not None:
         return replay
-    order, begun = _begin(merchant_id=merchant_id, order_no=order_no, user_id=user_id, now=now)
+    order, begun = _begin(merchant_id=merchant_id, order_no=order_no, user_id=user_id, payer_ref=payer_ref, now=now)
     params = begun.client_params
     if not begun.awaiting:
-        params = _place(order, begun, payer_ref=payer_ref, now=now)
+        payer = payer_of(order.pay_method, user_id=user_id, payer_ref=payer_ref)
+        params = _place(order, begun, payer_ref=payer, now=now)
     order = Order.objects.get(id=order.id)
     placed = PaymentPlaced(
         order_no=order.order_no,
@@ -97,7 +106,21 @@ def pay_order(
     return earlier or placed
 
 
-def _begin(*, merchant_id: UUID, order_no: str, user_id: str, now: datetime) -> tuple[Order, PrepayBegun]:
+def payer_of(channel: str, *, user_id: str, payer_ref: str) -> str:
+    """Who pays, as the channel calls them. A wallet is the buyer's own: nobody pays with another's. Raises
+    InvalidInput."""
+    if channel == PayMethod.BALANCE:
+        if payer_ref not in ("", user_id):
+            raise InvalidInput(fields={"payer_ref": [_("A balance is paid with by its owner only.")]})
+        return user_id
+    if not payer_ref:
+        raise InvalidInput(fields={"payer_ref": [_("The payer's id at the channel is needed.")]})
+    return payer_ref
+
+
+def _begin(
+    *, merchant_id: UUID, order_no: str, user_id: str, payer_ref: str, now: datetime
+) -> tuple[Order, PrepayBegun]:
     with unit_of_work(now=now):
         order = (
             Order.objects.select_for_update()
@@ -110,6 +133,7 @@ def _begin(*, merchant_id: UUID, order_no: str, user_id: str, now: datetime) -> 
             raise NothingToPay(order_no=order_no)
         if order.status in Order.PAID_OR_LATER:
             raise OrderAlreadyPaid(order_no=order_no, status=order.status)
+        payer_of(order.pay_method, user_id=user_id, payer_ref=payer_ref)
         if order.status != Order.Status.PENDING or order.pay_expires_at <= now:
             raise OrderNotPayable(order_no=order_no, status=order.status, closed_reason=order.closed_reason)
         opened = open_payment(
@@ -174,8 +198,11 @@ def _withdraw(gateway: Gateway, begun: PrepayBegun, *, now: datetime) -> None:
 
 
 def _refused(order: Order, begun: PrepayBegun, refused: ChannelRefused, *, now: datetime) -> None:
-    """A definite no. "Paid already" is asked about; any other ends the order, for it could not be placed."""
+    """A definite no. "Paid already" is asked about, an empty wallet may be filled; any other ends the order, for it
+    could not be placed."""
     payment = Payment.objects.select_related("account").get(id=begun.payment_id)
+    if refused.code in TOO_LITTLE:
+        raise BalanceTooLow(order_no=order.order_no) from refused
     if refused.code in PAID_THERE:
         settle_charge(payment_id=payment.id, heard=ask(payment, now=now), now=now)
     else:

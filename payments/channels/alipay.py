@@ -18,6 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -25,8 +27,11 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
 from kernel import money
 from payments.channels import alipay_bill
+from payments.channels.alipay_certificates import Trusted, Untrusted, own_sn, root_sn, trusted
 from payments.channels.alipay_wire import (
     Malformed,
     fits,
@@ -36,6 +41,7 @@ from payments.channels.alipay_wire import (
     sign,
     sorted_text,
 )
+from payments.channels.measures import measured
 from payments.channels.sending import check, checked_notify_url, not_sent, whole_fen
 from payments.channels.transport import FILE_LIMIT, ChannelHttp, Timeouts
 from payments.channels.wechat_wire import load_private_key, wall_clock
@@ -83,19 +89,33 @@ FOLLOW_UPS = {
 }
 UNKNOWN_CODES = {"20000", "10003"}
 UNKNOWN_SUB_CODES = re.compile(r".*SYSTEM_ERROR|aop\.unknow-error|isp\.unknow-error|.*UNKNOW.*_ERROR")
-OUR_SIGNATURE = re.compile(r"isv\.(invalid|missing)-(signature.*|app-id|signature-key|encrypt-type)")
+OUR_SIGNATURE = re.compile(
+    r"isv\.(invalid|missing)-(signature.*|app-id|signature-key|encrypt-type|app-cert-sn|alipay-root-cert-sn)"
+)
 NO_TRADE = "ACQ.TRADE_NOT_EXIST"
+CERTIFICATE_RETRY_AFTER = timedelta(seconds=60)
+"""An answer or a notify may name a certificate we do not know; it is looked for, but not more often than this."""
+CERTIFICATE = "alipay.open.app.alipaycert.download"
 NO_BILL = re.compile(r".*bill_not_exist|.*NO_BILL_DATA|.*BILL_NOT_EXIST", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlipayConfig:
-    """One seller's application. Several ``alipay_public_keys`` may be known at once (rotation)."""
+    """One seller's application. Several ``alipay_public_keys`` may be known at once (rotation).
+
+    With a ``root_certificate`` it speaks in certificate mode: ``app_certificate`` names our key, answers name
+    theirs, and a certificate counts when it leads to the root. ``alipay_certificates`` (bundles: theirs, then its
+    issuers) are known from the start, others are fetched when an answer names them. Public keys given besides
+    still verify notifies: over the switch from one mode to the other both kinds come.
+    """
 
     app_id: str
     seller_id: str
     app_private_key: str = field(repr=False)
-    alipay_public_keys: tuple[str, ...]
+    alipay_public_keys: tuple[str, ...] = ()
+    app_certificate: str = ""
+    alipay_certificates: tuple[str, ...] = ()
+    root_certificate: str = ""
     gateway_url: str = PRODUCTION
     timeouts: Timeouts = field(default_factory=Timeouts)
 
@@ -106,12 +126,24 @@ class AlipayGateway:
     channel = Channel.ALIPAY
 
     def __init__(self, config: AlipayConfig, *, wall: Callable[[], datetime] = wall_clock) -> None:
-        if not config.alipay_public_keys:
-            raise ValueError("a public key of Alipay is needed to verify anything")
+        if not (config.alipay_public_keys or config.root_certificate):
+            raise ValueError("a public key of Alipay, or the root certificate, is needed to verify anything")
         self._config = config
         self._wall = wall
         self._key = load_private_key(config.app_private_key)
         self._known = tuple(load_public_key(pem) for pem in config.alipay_public_keys)
+        self._names: dict[str, str] = {}
+        self._certified: dict[str, RSAPublicKey] = {}
+        self._lock = threading.Lock()
+        self._looked_at: datetime | None = None
+        if config.root_certificate:
+            self._names = {
+                "app_cert_sn": own_sn(config.app_certificate),
+                "alipay_root_cert_sn": root_sn(config.root_certificate),
+            }
+            for bundle in config.alipay_certificates:
+                certificate = self._trusted(bundle)
+                self._certified[certificate.sn] = certificate.key
         self._http = ChannelHttp(config.gateway_url, config.timeouts)
         self._target = f"{urlsplit(config.gateway_url).path}?charset=utf-8"
 
@@ -329,7 +361,9 @@ class AlipayGateway:
         signature, kind = fields.pop("sign", ""), fields.pop("sign_type", "")
         if not signature or kind != "RSA2":
             raise NotifyRejected(Verdict.FORGED, "no RSA2 signature")
-        if not fits(self._known, sorted_text(fields).encode(), signature):
+        if self._names and fields.get("alipay_cert_sn"):
+            self._certificate(fields["alipay_cert_sn"])
+        if not fits((*self._certified.values(), *self._known), sorted_text(fields).encode(), signature):
             raise NotifyRejected(Verdict.FORGED, "the signature does not fit")
         try:
             sent_at = moment_of(fields, "notify_time")
@@ -381,7 +415,13 @@ class AlipayGateway:
 
     def _call(self, method: str, content: dict[str, Any], *, notify_url: str = "") -> dict[str, Any]:
         """One verified call: the node of a successful answer."""
+        with measured(Channel.ALIPAY, method.removeprefix("alipay.")):
+            return self._believed(self._send(method, content, notify_url=notify_url), node_of(method))
+
+    def _send(self, method: str, content: dict[str, Any], *, notify_url: str = "") -> dict[str, tuple[Any, str]]:
+        """One call: the members of its answer with their exact text, not verified yet."""
         fields = {
+            **self._names,
             "app_id": self._config.app_id,
             "method": method,
             "format": "JSON",
@@ -403,24 +443,74 @@ class AlipayGateway:
         if answer.status != 200:
             detail = answer.body[:300].decode(errors="replace")
             raise ChannelUnknown(Doubt.SERVER_ERROR, detail, answer.status)
-        return self._believed(answer.body, f"{method.replace('.', '_')}_response")
-
-    def _believed(self, body: bytes, node_name: str) -> dict[str, Any]:
         try:
-            found = members(body.decode())
+            return members(answer.body.decode())
         except (Malformed, UnicodeDecodeError) as error:
             raise ChannelUnknown(Doubt.MALFORMED, str(error)) from error
+
+    def _believed(self, found: dict[str, tuple[Any, str]], node_name: str) -> dict[str, Any]:
         signature = found.get("sign", ("", ""))[0]
         node, text = found.get(node_name) or found.get("error_response") or ({}, "")
         if not signature or not text:
             said = f"{node.get('sub_code', '')} {node.get('sub_msg', '')}" if isinstance(node, dict) else ""
             reason = Doubt.UNAUTHENTICATED if OUR_SIGNATURE.match(said) else Doubt.UNSIGNED
             raise ChannelUnknown(reason, said[:300])
-        if not isinstance(signature, str) or not fits(self._known, text.encode(), signature):
+        keys = self._keys_for(found)
+        if not isinstance(signature, str) or not fits(keys, text.encode(), signature):
             raise ChannelUnknown(Doubt.FORGED, "the signature does not fit")
         if not isinstance(node, dict) or not isinstance(node.get("code"), str):
             raise ChannelUnknown(Doubt.MALFORMED, "no code")
         return succeeded(node)
+
+    def _keys_for(self, found: dict[str, tuple[Any, str]]) -> tuple[RSAPublicKey, ...]:
+        """What an answer may be signed with: our known keys, or in certificate mode the one certificate it names."""
+        if not self._names:
+            return self._known
+        named = found.get("alipay_cert_sn", ("", ""))[0]
+        key = self._certificate(named) if isinstance(named, str) and named else None
+        if key is None:
+            raise ChannelUnknown(Doubt.FORGED, "an answer under a certificate that does not lead to the root")
+        return (key,)
+
+    def _certificate(self, sn: str) -> RSAPublicKey | None:
+        """The key of Alipay's certificate of this name, looked for at Alipay when it is new. None: not to be had, or
+        not below our root. However many names come, real or made up: one look a minute."""
+        known = self._certified.get(sn)
+        if known is not None:
+            return known
+        with self._lock:
+            wall = self._wall()
+            if sn in self._certified or (
+                self._looked_at is not None and wall - self._looked_at < CERTIFICATE_RETRY_AFTER
+            ):
+                return self._certified.get(sn)
+            self._looked_at = wall
+            try:
+                certificate = self._fetched(sn)
+            except (ChannelUnknown, ChannelRefused, ValueError):
+                return None
+            self._certified[sn] = certificate.key
+            return certificate.key
+
+    def _fetched(self, sn: str) -> Trusted:
+        """The certificate as Alipay gives it. The answer is signed with that very certificate, so the chain is what
+        makes us believe it, and then the signature has to fit as well."""
+        found = self._send(CERTIFICATE, {"alipay_cert_sn": sn})
+        node, text = found.get(node_of(CERTIFICATE), ({}, ""))
+        content = node.get("alipay_cert_content", "") if isinstance(node, dict) else ""
+        certificate = self._trusted(b64decode(str(content), validate=True).decode("ascii", "replace"))
+        signature = found.get("sign", ("", ""))[0]
+        if certificate.sn != sn or not isinstance(signature, str):
+            raise ChannelUnknown(Doubt.FORGED, "another certificate than asked for")
+        if not fits((certificate.key,), text.encode(), signature):
+            raise ChannelUnknown(Doubt.FORGED, "the signature does not fit")
+        return certificate
+
+    def _trusted(self, bundle: str) -> Trusted:
+        try:
+            return trusted(bundle, root=self._config.root_certificate, at=self._wall())
+        except Untrusted as error:
+            raise ValueError(f"a certificate of Alipay is not to be trusted: {error}") from error
 
 
 # -- reading what the channel says
@@ -476,6 +566,11 @@ def payment_fact(source: Mapping[str, Any]) -> PaymentFact:
     if state.is_paid and (fact.amount_fen is None or not fact.trade_no):
         raise ChannelUnknown(Doubt.MALFORMED, "paid, without amount or trade number")
     return fact
+
+
+def node_of(method: str) -> str:
+    """Where an answer holds what the method gave."""
+    return f"{method.replace('.', '_')}_response"
 
 
 def about(answer: Mapping[str, Any], name: str, expected: str) -> None:

@@ -73,7 +73,8 @@ class WalletEntry:
 
 
 class Wallet(Protocol):
-    """One merchant's wallets. Each method is one durable transaction of its own; amounts are positive fen."""
+    """One merchant's wallets; amounts are positive fen. A movement is one transaction, or part of the caller's: no
+    wire lies between, so a refund that changes its way to the wallet is one commit with the wallet's entry."""
 
     def charge(self, *, number: str, owner: str, amount_fen: int, now: datetime) -> WalletEntry:
         """Take from the owner's wallet. Refuses NOT_ENOUGH_BALANCE, CLOSED, NO_WALLET, DIFFERS."""

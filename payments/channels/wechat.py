@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from payments.channels import wechat_bill
+from payments.channels.measures import measured
 from payments.channels.sending import check, checked_notify_url, not_sent, whole_fen
 from payments.channels.transport import ANSWER_LIMIT, FILE_LIMIT, Answer, ChannelHttp, Timeouts
 from payments.channels.wechat_facts import about, moment_of, object_of, payment_fact, refund_fact, text_of
@@ -471,6 +472,12 @@ class WechatGateway:
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """One verified call. An empty 204 is an empty dict."""
+        with measured(Channel.WECHAT, operation_of(method, target)):
+            return self._verified_call(method, target, body, headers)
+
+    def _verified_call(
+        self, method: str, target: str, body: dict[str, Any] | None, headers: Mapping[str, str] | None
+    ) -> dict[str, Any]:
         verifier = self._verifier()
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else b""
         answer = self._send(method, target, content, headers or {})
@@ -519,6 +526,23 @@ class WechatGateway:
         """What an answer outside every rule says: kept for people, never believed."""
         reason = Doubt.UNAUTHENTICATED if answer.status == 401 else Doubt.SERVER_ERROR
         return ChannelUnknown(reason, answer.body[:300].decode(errors="replace"), answer.status)
+
+
+OPERATIONS = {
+    "prepay": re.compile(r"POST /v3/pay/transactions/jsapi"),
+    "close": re.compile(r"POST /v3/pay/transactions/out-trade-no/[^/]+/close"),
+    "query": re.compile(r"GET /v3/pay/transactions/.+"),
+    "refund": re.compile(r"POST /v3/refund/domestic/refunds"),
+    "query_refund": re.compile(r"GET /v3/refund/domestic/refunds/.+"),
+    "abnormal_refund": re.compile(r"POST /v3/refund/domestic/refunds/.+/apply-abnormal-refund"),
+    "bill": re.compile(r"GET /v3/bill/.+"),
+}
+
+
+def operation_of(method: str, target: str) -> str:
+    """What a call is for, as the metrics name it: never a number in it."""
+    asked = f"{method} {target}"
+    return next((name for name, pattern in OPERATIONS.items() if pattern.fullmatch(asked)), "other")
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:

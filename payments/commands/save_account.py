@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext_lazy as _
+
 from kernel import errors, numbers, secrets
 from kernel.transactions import unit_of_work
 from payments.models import ChannelAccount
@@ -36,6 +38,8 @@ def save_account(
     they are; secrets given are merged over the stored ones, an empty string removes one. Raises InvalidInput."""
     if channel not in ChannelAccount.Channel.values:
         raise errors.InvalidInput(channel=channel)
+    if channel != ChannelAccount.Channel.BALANCE and not (mchid and app_id):
+        raise errors.InvalidInput(fields={"mchid" if not mchid else "app_id": [_("The channel needs it.")]})
     with unit_of_work(now=now):
         account = (
             ChannelAccount.objects.select_for_update()

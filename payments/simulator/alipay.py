@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -97,7 +98,7 @@ def handle(world: World, request: Request) -> tuple[str, Reply, dict[str, Any]]:
             sub_code = "ACQ.DISCORDANT_REPEAT_REQUEST"
         node = Refused("40004", sub_code, impossible.message).node
     note["code"] = node.get("sub_code", "")
-    return operation, finished(world, operation, node, struck), note
+    return operation, finished(world, operation, node, struck, certified=in_certificate_mode(fields)), note
 
 
 def sent(request: Request) -> tuple[dict[str, str], dict[str, Any]]:
@@ -127,7 +128,16 @@ def authenticated(world: World, fields: dict[str, str]) -> dict[str, Any]:
         raise Refused("40002", "isv.invalid-timestamp", "非法的时间戳参数") from error
     if abs(time.time() - moment.timestamp()) > SKEW_SECONDS:
         raise Refused("40002", "isv.invalid-timestamp", "非法的时间戳参数")
+    if in_certificate_mode(fields):
+        if fields.get("app_cert_sn") != crypto.certificate_sn(account["certificate"]):
+            raise Refused("40002", "isv.invalid-app-cert-sn", "应用公钥证书SN不匹配")
+        if fields.get("alipay_root_cert_sn") != crypto.certificate_sn(world.keys["alipay"]["root"]["certificate"]):
+            raise Refused("40002", "isv.invalid-alipay-root-cert-sn", "支付宝根证书SN不匹配")
     return account
+
+
+def in_certificate_mode(fields: dict[str, str]) -> bool:
+    return bool(fields.get("app_cert_sn") or fields.get("alipay_root_cert_sn"))
 
 
 def unaccepted(struck: list[Fault]) -> Reply | None:
@@ -148,8 +158,9 @@ def refuse_first(struck: list[Fault]) -> None:
             raise Refused("40004", str(params.get("code", "ACQ.INVALID_PARAMETER")), str(params.get("message", "")))
 
 
-def finished(world: World, operation: str, node: dict[str, Any], struck: list[Fault]) -> Reply:
-    """Sign the node's text, and apply the faults that strike after acceptance."""
+def finished(world: World, operation: str, node: dict[str, Any], struck: list[Fault], *, certified: bool) -> Reply:
+    """Sign the node's text, and apply the faults that strike after acceptance. To a request in certificate mode the
+    newest certificate answers, and the answer names it."""
     kinds = {fault.kind: fault for fault in struck if fault.kind in AFTER}
     reply = Reply(headers={"Content-Type": "text/html;charset=utf-8"})
     if "delay" in kinds:
@@ -166,14 +177,18 @@ def finished(world: World, operation: str, node: dict[str, Any], struck: list[Fa
         amount = bills.yuan(int(kinds["wrong_amount"].params.get("amount_fen", 1)))
         node = node | {name: amount for name in ("total_amount", "refund_amount") if name in node}
     text = json.dumps(node, ensure_ascii=False, separators=(",", ":"))
-    key = world.keys["alipay"]["private_key"]
+    key, naming = world.keys["alipay"]["private_key"], ""
+    if certified:
+        newest = world.keys["alipay"]["certificates"][-1]
+        key, sn = newest["private_key"], crypto.certificate_sn(newest["certificate"])
+        naming = f',"alipay_cert_sn":"{"0" * 32 if "unknown_serial" in kinds else sn}"'
     if "forged" in kinds or "unknown_serial" in kinds:
         key = world.keys["forger"]["private_key"]
     signature = crypto.sign(key, text.encode())
     if "altered_body" in kinds:
         text = text.replace('"msg":"', '"msg":" ')
     whole = f'{{"{operation.replace(".", "_")}_response":{text}'
-    whole += "}" if "unsigned" in kinds else f',"sign":"{signature}"}}'
+    whole += "}" if "unsigned" in kinds else f'{naming},"sign":"{signature}"}}'
     reply.body = b"not json" if "garbage" in kinds else whole.encode()
     return reply
 
@@ -340,6 +355,16 @@ def query_refund(call: Call) -> dict[str, Any]:
     }
 
 
+def certificate(call: Call) -> dict[str, Any]:
+    """The certificate of that name, with its issuer."""
+    wanted = text(call, "alipay_cert_sn")
+    known = call.world.keys["alipay"]["certificates"]
+    found = next((each for each in known if crypto.certificate_sn(each["certificate"]) == wanted), None)
+    if found is None:
+        raise Refused("40004", "isv.invalid-arguments", "证书不存在")
+    return {"alipay_cert_content": b64encode(found["certificate"].encode()).decode()}
+
+
 def bill_url(call: Call) -> dict[str, Any]:
     try:
         bill_on = date.fromisoformat(text(call, "bill_date"))
@@ -383,6 +408,7 @@ ENDPOINTS: dict[str, Callable[[Call], dict[str, Any]]] = {
     "alipay.trade.refund": refund,
     "alipay.trade.fastpay.refund.query": query_refund,
     "alipay.data.dataservice.bill.downloadurl.query": bill_url,
+    "alipay.open.app.alipaycert.download": certificate,
 }
 OPERATIONS = (*ENDPOINTS, "alipay.billdownload")
 
@@ -468,6 +494,10 @@ def notify_message(world: World, notify: Row, faults: dict[str, dict[str, Any]])
     if "malformed" in faults:
         fields["trade_status"] = "TRADE_MAYBE"
     key = world.keys["alipay"]["private_key"]
+    if world.setting("notify_key") == "certificate":
+        newest = world.keys["alipay"]["certificates"][-1]
+        key = newest["private_key"]
+        fields["alipay_cert_sn"] = crypto.certificate_sn(newest["certificate"])
     if {"forged", "unknown_serial", "signtest"} & set(faults):
         key = world.keys["forger"]["private_key"]
     signed = "&".join(f"{name}={fields[name]}" for name in sorted(fields))

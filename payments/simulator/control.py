@@ -301,5 +301,7 @@ class Control:
         return {"notify_id": notify["id"], "deliveries": deliveries}
 
     def rotate_certificate(self, body: Body) -> Body:
+        if body.get("channel") == "alipay":
+            return {"serial": self._world.rotate_alipay_certificate(forged=bool(body.get("forged", False)))}
         serial = self._world.rotate_certificate(retire_old=bool(body.get("retire_old", False)))
         return {"serial": serial}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from functools import lru_cache
+from hashlib import md5
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from cryptography.x509 import load_pem_x509_certificate
 
 
 @lru_cache(maxsize=64)
@@ -39,6 +41,14 @@ def fits(pem: str, message: bytes, signature: str) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+@lru_cache(maxsize=64)
+def certificate_sn(bundle: str) -> str:
+    """How Alipay names the first certificate of a bundle."""
+    first = load_pem_x509_certificate(bundle.encode())
+    text = f"{first.issuer.rfc4514_string()}{first.serial_number}"
+    return md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def seal(key: str, nonce: str, text: str, associated_data: str) -> str:

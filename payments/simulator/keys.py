@@ -35,7 +35,11 @@ def ensure_keys(state: Path) -> dict[str, Any]:
             pass
         finally:
             fresh.unlink()
-    return json.loads(path.read_text())
+    keys = json.loads(path.read_text())
+    if "root" not in keys["alipay"]:  # made before certificate mode was
+        add_alipay_certificates(keys)
+        save_keys(state, keys)
+    return keys
 
 
 def save_keys(state: Path, keys: dict[str, Any]) -> None:
@@ -53,7 +57,7 @@ def write_private(path: Path, keys: dict[str, Any]) -> None:
 
 
 def make_keys() -> dict[str, Any]:
-    return {
+    keys: dict[str, Any] = {
         "version": 1,
         "wechat": {
             "platform": {"public_key_id": f"PUB_KEY_ID_0{secrets.randbelow(10**30):030d}", **pair()},
@@ -78,6 +82,65 @@ def make_keys() -> dict[str, Any]:
         },
         "forger": pair(),
     }
+    add_alipay_certificates(keys)
+    return keys
+
+
+def add_alipay_certificates(keys: dict[str, Any]) -> None:
+    """Certificate mode: a root, an issuer below it, Alipay's certificate over its key, one per seller's application,
+    and a root that nobody trusts for the forger."""
+    alipay = keys["alipay"]
+    alipay["root"] = make_authority("Make-believe Root")
+    alipay["issuer"] = make_authority("Make-believe Class 2", issuer=alipay["root"])
+    alipay["certificates"] = [make_leaf("Make-believe Alipay", alipay["private_key"], alipay["issuer"])]
+    for account in alipay["accounts"]:
+        made = make_leaf(f"Seller {account['seller_id']}", account["private_key"], alipay["issuer"])
+        account["certificate"] = made["certificate"]
+    keys["forger"]["root"] = make_authority("Make-believe Root")
+
+
+def make_authority(name: str, *, issuer: dict[str, str] | None = None) -> dict[str, str]:
+    """A certificate that issues others; without an issuer it is its own."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return signed(name, private_pem(key), issuer, authority=True)
+
+
+def make_leaf(name: str, private_key: str, issuer: dict[str, str]) -> dict[str, str]:
+    """A certificate over a key, with its issuer's behind it in one bundle."""
+    return signed(name, private_key, issuer, authority=False)
+
+
+def signed(name: str, private_key: str, issuer: dict[str, str] | None, *, authority: bool) -> dict[str, str]:
+    key = serialization.load_pem_private_key(private_key.encode(), None)
+    above = x509.load_pem_x509_certificate(issuer["certificate"].encode()).subject if issuer else named(name)
+    signer = serialization.load_pem_private_key((issuer or {"private_key": private_key})["private_key"].encode(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    assert isinstance(signer, rsa.RSAPrivateKey)
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(named(name))
+        .issuer_name(above)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=5 * 365))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    behind = issuer["certificate"] if issuer and not authority else ""
+    return {"certificate": pem + behind, "private_key": private_key}
+
+
+def named(name: str) -> x509.Name:
+    parts = {
+        NameOID.COUNTRY_NAME: "CN",
+        NameOID.ORGANIZATION_NAME: "Quits",
+        NameOID.ORGANIZATIONAL_UNIT_NAME: "Certification Authority",
+        NameOID.COMMON_NAME: name,
+    }
+    return x509.Name([x509.NameAttribute(kind, value) for kind, value in parts.items()])
 
 
 def pair() -> dict[str, str]:
@@ -136,6 +199,16 @@ def wechat_account(keys: dict[str, Any], number: int, base_url: str) -> dict[str
             ],
         },
         "secrets": {"private_key": account["private_key"], "api_v3_key": account["api_v3_key"]},
+    }
+
+
+def alipay_certificate_settings(keys: dict[str, Any], number: int) -> dict[str, Any]:
+    """What an Alipay account's settings need besides for certificate mode."""
+    return {
+        "alipay_public_keys": [],
+        "app_certificate": keys["alipay"]["accounts"][number]["certificate"],
+        "alipay_certificates": [keys["alipay"]["certificates"][0]["certificate"]],
+        "root_certificate": keys["alipay"]["root"]["certificate"],
     }
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from payments.simulator.crypto import certificate_sn
 from payments.simulator.faults import Faults
-from payments.simulator.keys import ensure_keys, make_certificate, save_keys
+from payments.simulator.keys import ensure_keys, make_certificate, make_leaf, pair, save_keys
 from payments.simulator.store import Row, Store
 
 CHINA = ZoneInfo("Asia/Shanghai")
@@ -107,6 +108,18 @@ class World:
         self.keys["wechat"]["certificates"] = [*old, fresh]
         save_keys(self.state, self.keys)
         return fresh["serial"]
+
+    def rotate_alipay_certificate(self, *, forged: bool) -> str:
+        """Alipay signs with a new key and certificate from now on; ``forged``: one that another root issued."""
+        alipay = self.keys["alipay"]
+        fresh = make_leaf(
+            "Make-believe Alipay",
+            pair()["private_key"],
+            self.keys["forger"]["root"] if forged else alipay["issuer"],
+        )
+        alipay["certificates"] = [*alipay["certificates"], fresh]
+        save_keys(self.state, self.keys)
+        return certificate_sn(fresh["certificate"])
 
     def reset(self) -> None:
         """Forget everything that happened and every setting; the keys stay."""

@@ -41,6 +41,38 @@ RULES = (
         advice=_("The balance was changed without an entry. Adjust the points with a reason."),
     ),
     Rule(
+        code="WALLET_DIFFERS",
+        severity="P0",
+        scope=STATE,
+        sql=_differs(checks.WALLET_BALANCES, key="x.user_id", amount="abs(x.balance_fen - x.entries_balance_fen)"),
+        title=_("Wallet differs from the sum of its entries"),
+        advice=_("The balance was changed without an entry. Let nothing be paid with it before it is explained."),
+    ),
+    Rule(
+        code="WALLET_PAYMENT_DIFFERS",
+        severity="P0",
+        scope=STATE,
+        sql=_differs(
+            checks.WALLET_PAYMENTS,
+            key="x.number",
+            amount="abs(coalesce(x.paid_fen, 0) - coalesce(x.entries_paid_fen, 0))",
+        ),
+        title=_("Payment by balance and the wallet's entry differ"),
+        advice=_("One side has money the other does not know. Ask the channel about the order; it settles or refunds."),
+    ),
+    Rule(
+        code="WALLET_REFUND_DIFFERS",
+        severity="P0",
+        scope=STATE,
+        sql=_differs(
+            checks.WALLET_REFUNDS,
+            key="x.number",
+            amount="abs(coalesce(x.refunded_fen, 0) - coalesce(x.entries_refunded_fen, 0))",
+        ),
+        title=_("Refund to a balance and the wallet's entry differ"),
+        advice=_("Ask the channel about the refund's number. Never credit a wallet by hand for it."),
+    ),
+    Rule(
         code="COMMISSION_DIFFERS",
         severity="P0",
         scope=STATE,

@@ -69,7 +69,7 @@ class Trader:
         self.account.settings["pace"] = {**HASTE, **changes}
         ChannelAccount.objects.filter(id=self.account.id).update(settings=self.account.settings)
 
-    def paid(self, amount_fen: int = 26000) -> Payment:
+    def paid(self, amount_fen: int = 26000, *, notify_url: str = "https://127.0.0.1:1/unused") -> Payment:
         """An order placed at the channel and paid there."""
         gateway = gateway_for(self.account)
         opened = open_payment(
@@ -84,7 +84,7 @@ class Trader:
             amount_fen=amount_fen,
             description="坚果与茶",
             payer_ref="oUpF8uMuAJO_M2pxb1Q9zNjWeS6o",
-            notify_url="https://127.0.0.1:1/unused",
+            notify_url=notify_url,
             expires_at=None,
             now=moment(),
         )

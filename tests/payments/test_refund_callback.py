@@ -7,7 +7,7 @@ import pytest
 from kernel import inbox, stream
 from kernel.models import InboxMessage, OutboxEvent
 from payments.models import ChannelNotify, RefundFact
-from tests.payments.channel import make_due, moment, newest, request, step, work_until
+from tests.payments.channel import Trader, make_due, moment, newest, request, step, work_until
 from tests.payments.factories import events
 
 
@@ -48,6 +48,25 @@ def test_r5_the_answer_then_the_callback_are_one_refund(trader, accepted):
     payment.refresh_from_db()
     assert payment.refunded_fen == 3000
     assert len(events("refund.succeeded")) == 1
+
+
+def test_a_callback_without_an_amount_is_a_reason_to_ask_at_once(reachable, transactional_db, channel, channel_keys):
+    """Alipay tells the trade's sum only. Nobody waits for the ten minutes after which we would ask by ourselves."""
+    seller = Trader.open(channel, channel_keys, channel="alipay")
+    seller.pace(query_after_seconds=600, query_backoff_seconds=[600])
+    payment = seller.paid(26000, notify_url=f"{reachable}/api/v1/orders/notify/alipay/{seller.account.id}")
+    refund = seller.refund(payment, 3000)
+    assert step(refund).status == "PROCESSING"
+    channel.settle(refund.refund_no, channel="alipay")
+
+    work_until(lambda: request(refund).status == "SUCCEEDED")
+
+    notify = ChannelNotify.objects.get(kind="refund")
+    assert (notify.verdict, notify.facts["amount_fen"]) == ("VERIFIED", None)
+    assert newest(refund).queries == 1
+    payment.refresh_from_db()
+    assert payment.refunded_fen == 3000
+    assert events("refund.anomaly") == []
 
 
 def test_five_deliveries_at_once_and_a_forged_one(trader, accepted):
