@@ -1,6 +1,7 @@
 """The inbox: every consumer takes every event exactly once.
 
-`atomic` consumers run in one transaction with their inbox row, inserted first: when the effect is rolled back so is
+`paged` consumers take a page of events of one name in one transaction, with their inbox rows in one statement; a page
+that fails is taken again event by event, so one bad event stops no other. `atomic` consumers run in one transaction with their inbox row, inserted first: when the effect is rolled back so is
 the row. Others (they talk to a channel) hold a claim instead and may only call commands that are idempotent
 themselves. A failure is a row with a time to try again; after the last try it is DEAD and waits for a person.
 """
@@ -14,6 +15,7 @@ from uuid import UUID
 import structlog
 from django.db import connection, transaction
 
+from kernel import numbers
 from kernel.models import InboxMessage, OutboxEvent
 
 BACKOFF_SECONDS = (1, 2, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600)
@@ -36,7 +38,21 @@ class Event:
     now: datetime
 
 
+@dataclass(frozen=True)
+class Page:
+    """Events of one name that a paged consumer takes together: all of them, or (when it raises) none."""
+
+    name: str
+    ids: list[UUID]
+    now: datetime
+
+    def events(self) -> list[Event]:
+        """The events themselves, in order of their ids."""
+        return [_event(row, now=self.now) for row in OutboxEvent.objects.filter(id__in=self.ids).order_by("id")]
+
+
 Handler = Callable[[Event], None]
+PageHandler = Callable[[Page], None]
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Consumer:
     event_name: str
     handler: Handler
     atomic: bool
+    page_handler: PageHandler | None = None
 
 
 class Later(Exception):
@@ -60,13 +77,31 @@ def consumer(event_name: str, *, name: str, atomic: bool = True) -> Callable[[Ha
     """Register a consumer. `name` is `app.verb_noun`, unique per event and never renamed: it is the inbox key."""
 
     def register(handler: Handler) -> Handler:
-        known = _CONSUMERS.setdefault(event_name, {})
-        if name in known:
-            raise ValueError(f"{event_name} already has a consumer {name}")
-        known[name] = Consumer(name, event_name, handler, atomic)
+        _add(Consumer(name, event_name, handler, atomic))
         return handler
 
     return register
+
+
+def page_consumer(event_name: str, *, name: str) -> Callable[[PageHandler], PageHandler]:
+    """Register a consumer that takes many events in one transaction: for effects that one statement has on many rows.
+    It must not wait for another consumer of the same events, for pages go first."""
+
+    def register(handler: PageHandler) -> PageHandler:
+        def one(event: Event) -> None:
+            handler(Page(event.name, [event.id], event.now))
+
+        _add(Consumer(name, event_name, one, atomic=True, page_handler=handler))
+        return handler
+
+    return register
+
+
+def _add(consumer: Consumer) -> None:
+    known = _CONSUMERS.setdefault(consumer.event_name, {})
+    if consumer.name in known:
+        raise ValueError(f"{consumer.event_name} already has a consumer {consumer.name}")
+    known[consumer.name] = consumer
 
 
 def consumers_of(event_name: str) -> list[Consumer]:
@@ -89,9 +124,52 @@ def deliver(event_id: UUID, *, now: datetime) -> bool:
     return True
 
 
-def take(row: OutboxEvent, each: Consumer, *, now: datetime) -> bool:
-    """Let one consumer take one event. True when its effect is in place after this call."""
-    event = Event(
+def deliver_page(name: str, ids: list[UUID], *, now: datetime) -> None:
+    """Hand events of one name to each of its consumers: to paged ones at once, to the others one by one in order."""
+    singly = []
+    for each in consumers_of(name):
+        if each.page_handler is None or not _take_page(Page(name, ids, now), each):
+            singly.append(each)
+    if not singly:
+        return
+    for row in OutboxEvent.objects.filter(id__in=ids).order_by("id"):
+        for each in singly:
+            take(row, each, now=now)
+
+
+def _take_page(page: Page, each: Consumer) -> bool:
+    """Let a paged consumer take what it has not taken yet. False: it raised, and nothing of the page has happened."""
+    assert each.page_handler is not None
+    try:
+        with transaction.atomic():
+            fresh = _claim_page(page, each)
+            if fresh:
+                each.page_handler(Page(page.name, fresh, page.now))
+    except Exception as error:  # the events are taken one by one, and the bad one's failure is recorded there
+        log.warning("inbox.page_failed", consumer=each.name, about=page.name, events=len(page.ids), error=repr(error))
+        return False
+    return True
+
+
+def _claim_page(page: Page, each: Consumer) -> list[UUID]:
+    """Insert the inbox rows of a page; those that are new. A row that is there is done, or the retry's business."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO inbox_message
+                (consumer, event_id, event_name, state, attempts, available_at, last_error, created_at, done_at)
+            SELECT %(consumer)s, id, %(name)s, 'DONE', 1, %(now)s, '', %(now)s, %(now)s
+            FROM unnest(%(ids)s::uuid[]) AS given(id) ORDER BY id
+            ON CONFLICT (event_id, consumer) DO NOTHING
+            RETURNING event_id
+            """,
+            {"consumer": each.name, "name": page.name, "now": page.now, "ids": page.ids},
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _event(row: OutboxEvent, *, now: datetime) -> Event:
+    return Event(
         id=row.id,
         name=row.name,
         version=row.version,
@@ -101,6 +179,11 @@ def take(row: OutboxEvent, each: Consumer, *, now: datetime) -> bool:
         created_at=row.created_at,
         now=now,
     )
+
+
+def take(row: OutboxEvent, each: Consumer, *, now: datetime) -> bool:
+    """Let one consumer take one event. True when its effect is in place after this call."""
+    event = _event(row, now=now)
     try:
         if each.atomic:
             with transaction.atomic():
@@ -197,7 +280,8 @@ def retry_due(*, now: datetime, limit: int = 200) -> int:
 def redeliver_lost(*, now: datetime, older_than: timedelta, limit: int = 500) -> int:
     """Deliver events that were published but that some consumer never saw (the stream lost them).
 
-    One anti-join per call over the events published in the window (older than `older_than`, younger than a day).
+    One anti-join per call over the events of the last day, found by their ids: these begin with the time. An event
+    that waited longer than a day for its stream is delivered by it, or by `deliver` from the desk.
     """
     pairs = [(each.event_name, each.name) for each in all_consumers()]
     if not pairs:
@@ -207,11 +291,18 @@ def redeliver_lost(*, now: datetime, older_than: timedelta, limit: int = 500) ->
             """
             SELECT DISTINCT o.id FROM outbox_event o
             JOIN unnest(%s::text[], %s::text[]) AS c(event_name, consumer) ON c.event_name = o.name
-            WHERE o.state = 'PUBLISHED' AND o.published_at BETWEEN %s AND %s
+            WHERE o.id BETWEEN %s AND %s AND o.state = 'PUBLISHED' AND o.published_at <= %s
               AND NOT EXISTS (SELECT 1 FROM inbox_message m WHERE m.event_id = o.id AND m.consumer = c.consumer)
             ORDER BY o.id LIMIT %s
             """,
-            [[p[0] for p in pairs], [p[1] for p in pairs], now - timedelta(days=1), now - older_than, limit],
+            [
+                [p[0] for p in pairs],
+                [p[1] for p in pairs],
+                numbers.first_uuid7(now - timedelta(days=1)),
+                numbers.first_uuid7(now),
+                now - older_than,
+                limit,
+            ],
         )
         lost = [row[0] for row in cursor.fetchall()]
     for event_id in lost:

@@ -41,8 +41,6 @@ class OutboxEvent(models.Model):
     state = models.CharField(max_length=16, choices=State.choices, default=State.PENDING)
     attempts = models.PositiveIntegerField(default=0)
     available_at = models.DateTimeField()
-    claim_token = models.UUIDField(null=True)
-    claimed_until = models.DateTimeField(null=True)
     published_at = models.DateTimeField(null=True)
     last_error = models.TextField(blank=True, default="")
 
@@ -50,7 +48,6 @@ class OutboxEvent(models.Model):
         db_table = "outbox_event"
         indexes = [
             models.Index(fields=["id"], condition=Q(state="PENDING"), name="outbox_pending"),
-            models.Index(fields=["published_at"], condition=Q(state="PUBLISHED"), name="outbox_published"),
             models.Index(fields=["subject", "created_at"], name="outbox_by_subject"),
         ]
         triggers = [

@@ -21,10 +21,11 @@ def reader_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def consume(*, now: datetime, limit: int = 100) -> int:
-    """Deliver up to `limit` events from the stream, first those another reader took and abandoned. Returns how many.
+def consume(*, now: datetime, limit: int = 8) -> int:
+    """Deliver up to `limit` pages (entries) from the stream, first those another reader took and abandoned. Returns how
+    many events they held. Pages of one event name are handed on together.
 
-    An entry is acknowledged once every consumer has either taken effect or has its failure on record in PostgreSQL.
+    A page is acknowledged once every consumer has either taken effect or has its failure on record in PostgreSQL.
     """
     client = valkey.client()
     try:
@@ -34,11 +35,17 @@ def consume(*, now: datetime, limit: int = 100) -> int:
             raise
         _make_group(client)
         entries = _fresh(client, limit)
-    for entry_id, fields in entries:
-        if fields:
-            inbox.deliver(UUID(fields[b"id"].decode()), now=now)
-        client.xack(STREAM, GROUP, entry_id)
-    return len(entries)
+    pages: dict[str, list[UUID]] = {}
+    for _entry_id, fields in entries:
+        if fields:  # an entry that fell out of the stream while it was claimed has none
+            packed = fields[b"ids"]
+            found = (UUID(bytes=packed[at : at + 16]) for at in range(0, len(packed), 16))
+            pages.setdefault(fields[b"name"].decode(), []).extend(found)
+    for name, ids in pages.items():
+        inbox.deliver_page(name, ids, now=now)
+    if entries:
+        client.xack(STREAM, GROUP, *(entry_id for entry_id, _fields in entries))
+    return sum(len(ids) for ids in pages.values())
 
 
 def drain(*, now: datetime, rounds: int = 50) -> int:

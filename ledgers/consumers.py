@@ -6,6 +6,7 @@ from datetime import datetime
 
 from kernel import inbox
 from ledgers.commands.post_journal import post_journal
+from ledgers.commands.post_journals import Posting, post_journals
 from ledgers.models import JournalEntry
 
 SALES = "sales"
@@ -19,14 +20,29 @@ def clearing(channel: str) -> str:
     return f"channel_clearing:{channel}"
 
 
-@inbox.consumer("payment.succeeded", name="ledgers.post_payment")
-def post_payment(event: inbox.Event) -> None:
+@inbox.page_consumer("payment.succeeded", name="ledgers.post_payment")
+def post_payments(page: inbox.Page) -> None:
     """Debit the channel, credit sales (or `unclaimed` for a second charge). A payment of 0 fen posts nothing."""
+    _post([_of_payment(event) for event in page.events() if int(event.payload["amount_fen"])], page)
+
+
+@inbox.page_consumer("refund.succeeded", name="ledgers.post_refund")
+def post_refunds(page: inbox.Page) -> None:
+    """Debit refunds (or `unclaimed`), credit the channel that paid."""
+    _post([_of_refund(event) for event in page.events()], page)
+
+
+def _post(postings: list[Posting], page: inbox.Page) -> None:
+    if len(postings) > 1:
+        post_journals(postings=postings, now=page.now)
+    for posting in postings if len(postings) == 1 else ():
+        post_journal(**vars(posting), now=page.now)
+
+
+def _of_payment(event: inbox.Event) -> Posting:
     said = event.payload
     amount_fen = int(said["amount_fen"])
-    if amount_fen == 0:
-        return
-    post_journal(
+    return Posting(
         merchant_id=event.merchant_id,
         kind=JournalEntry.Kind.PAYMENT,
         business_key=f"payment:{said['payment_id']}",
@@ -37,16 +53,13 @@ def post_payment(event: inbox.Event) -> None:
             (UNCLAIMED if said["kind"] == "extra" else SALES): -amount_fen,
         },
         posted_at=datetime.fromisoformat(said["paid_at"]),
-        now=event.now,
     )
 
 
-@inbox.consumer("refund.succeeded", name="ledgers.post_refund")
-def post_refund(event: inbox.Event) -> None:
-    """Debit refunds (or `unclaimed`), credit the channel that paid."""
+def _of_refund(event: inbox.Event) -> Posting:
     said = event.payload
     amount_fen = int(said["amount_fen"])
-    post_journal(
+    return Posting(
         merchant_id=event.merchant_id,
         kind=JournalEntry.Kind.REFUND,
         business_key=f"refund:{said['refund_request_id']}",
@@ -57,5 +70,4 @@ def post_refund(event: inbox.Event) -> None:
             clearing(said["channel"]): -amount_fen,
         },
         posted_at=datetime.fromisoformat(said["succeeded_at"]),
-        now=event.now,
     )

@@ -134,7 +134,7 @@ def test_without_a_stream_events_wait_with_back_off(now, settings) -> None:
     event = happen(now)
     assert outbox.relay(now=now).published == 0
     event.refresh_from_db()
-    assert (event.state, event.claim_token) == ("PENDING", None)
+    assert (event.state, event.attempts) == ("PENDING", 1)
     assert event.available_at > now
     assert "refused" in event.last_error
 
@@ -155,18 +155,92 @@ def test_relays_side_by_side_publish_each_event_once(now) -> None:
     for thread in threads:
         thread.join()
     assert sum(published) == 60
-    assert valkey.client().xlen(outbox.STREAM) == 60
+    assert OutboxEvent.objects.filter(state="PUBLISHED").count() == 60
+    assert sum(len(fields[b"ids"]) for _id, fields in valkey.client().xrange(outbox.STREAM)) == 60 * 16
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_slow_relay_cannot_mark_what_another_took_over(now) -> None:
+def test_what_a_relay_holds_no_other_takes_and_its_death_lets_go(now) -> None:
+    """It dies after publishing, before its commit: the event is published once more, and takes effect once."""
     event = happen(now)
-    outbox._claim(token=UUID(int=5), now=now, limit=10)
-    later = now + timedelta(seconds=outbox.CLAIM_SECONDS + 1)
-    outbox._claim(token=UUID(int=6), now=later, limit=10)
-    outbox._mark_published(token=UUID(int=5), now=later)
+    taken: list[int] = []
+
+    def other() -> None:
+        taken.append(outbox.relay(now=now).published)
+        connection.close()
+
+    with pytest.raises(KeyboardInterrupt), transaction.atomic():
+        assert [name for name, _ids in outbox._take(now=now, limit=10)] == ["test.happened"]
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        valkey.client().xadd(outbox.STREAM, {"name": "test.happened", "ids": event.id.bytes})
+        raise KeyboardInterrupt
+    assert taken == [0]
     event.refresh_from_db()
-    assert (event.state, event.claim_token) == ("PENDING", UUID(int=6))
+    assert event.state == "PENDING"
+    stream.drain(now=now)
+    assert (effects(), SEEN.count(("atomic", event.id))) == (1, 1)
+
+
+PAGES: list[list[UUID]] = []
+
+
+@inbox.page_consumer("test.paged", name="tests.see_page")
+def see_page(page: inbox.Page) -> None:
+    PAGES.append(page.ids)
+    for event in page.events():
+        OutboxEvent.objects.create(
+            name="test.effect", subject="x", created_at=page.now, available_at=page.now, merchant_id=MERCHANT
+        )
+        if event.payload["n"] < 0:
+            raise RuntimeError("a bad one")
+
+
+def happen_paged(now, *numbers: int) -> list[OutboxEvent]:
+    with transaction.atomic():
+        return [
+            outbox.append(name="test.paged", merchant_id=MERCHANT, subject="s", payload={"n": n}, now=now)
+            for n in numbers
+        ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_is_taken_at_once_and_only_once(now) -> None:
+    PAGES.clear()
+    happened = happen_paged(now, *range(60))
+    outbox.relay(now=now)
+    assert valkey.client().xlen(outbox.STREAM) == 3, "pages of 25"
+    assert stream.consume(now=now) == 60
+    assert [[event.id for event in happened]] == PAGES
+    inbox.deliver_page("test.paged", [event.id for event in happened], now=now)
+    inbox.deliver(happened[0].id, now=now)
+    assert (len(PAGES), effects()) == (1, 60)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bad_event_stops_none_of_its_page(now) -> None:
+    happen_paged(now, 1, -1, 2)
+    stream.drain(now=now)
+    assert effects() == 2
+    states = InboxMessage.objects.filter(consumer="tests.see_page").values_list("state", flat=True)
+    assert sorted(states) == ["DONE", "DONE", "FAILED"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_pages_at_once_take_each_event_once(now) -> None:
+    ids = [event.id for event in happen_paged(now, *range(20))]
+
+    def run() -> None:
+        inbox.deliver_page("test.paged", ids, now=now)
+        connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert effects() == 20
 
 
 @pytest.mark.django_db

@@ -155,3 +155,31 @@ def test_nothing_to_pay_posts_nothing(merchant, now):
     payment_succeeded(merchant, now, amount_fen=0, kind="none", channel="none")
     assert written() == (0, [])
     assert set(ledger_messages()) == {"DONE"}
+
+
+def test_a_page_of_payments_is_posted_at_once_and_a_known_one_stops_none(merchant, now):
+    """One of them was posted before (by a repair, say): the page falls back to one by one."""
+    for known in (False, True):
+        ids = []
+        for number in range(3):
+            payment_id = f"018f0000-0000-7000-8000-00000000{known:d}{number:03d}"
+            if known and number == 1:
+                post(merchant, now, key=f"payment:{payment_id}", lines={
+                    "channel_clearing:wechat": 26000, "sales": -26000})  # fmt: skip
+            said = {
+                "payment_id": payment_id,
+                "order_no": f"Q{number}",
+                "out_trade_no": f"Q{number}P1",
+                "kind": "order",
+                "channel": "wechat",
+                "amount_fen": 26000,
+                "paid_at": now.isoformat(),
+            }
+            event = outbox.append(
+                name="payment.succeeded", merchant_id=merchant.pk, subject=said["order_no"], payload=said, now=now
+            )
+            ids.append(event.id)
+        inbox.deliver_page("payment.succeeded", ids, now=now)
+        inbox.deliver_page("payment.succeeded", ids, now=now)
+    assert written()[0] == 6
+    assert (set(ledger_messages()), len(ledger_messages())) == ({"DONE"}, 6)

@@ -1,0 +1,1 @@
+"""Parts of the outbox benchmark: our relay and its readers, Celery's and Procrastinate's no-op."""

@@ -1,0 +1,51 @@
+"""How many no-op tasks a second Celery's prefork pool executes: filling the queue is not timed, executing is."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.outbox_cells.noop import QUEUE, app, noop
+from kernel import valkey
+
+START_SECONDS = 60
+END_SECONDS = 120
+
+
+@contextmanager
+def worker(processes: int) -> Iterator[None]:
+    """A prefork worker that is ready and listens to nothing yet."""
+    command = [sys.executable, "-m", "celery", "-A", "benchmarks.outbox_cells.noop", "worker", "-P", "prefork"]
+    command += ["-c", str(processes), "-Q", "bench_idle", "-l", "ERROR", "--without-gossip", "--without-mingle"]
+    running = subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not app.control.inspect(timeout=0.5).ping():
+            if running.poll() is not None or time.monotonic() > until:
+                raise RuntimeError("Celery's worker did not start")
+        yield
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def rate(tasks: int) -> float:
+    """No-op tasks executed a second by the running worker."""
+    client = valkey.client()
+    client.delete(QUEUE)
+    with app.pool.acquire(block=True) as connection, app.amqp.Producer(connection) as producer:
+        for _ in range(tasks):
+            noop.apply_async(producer=producer)
+    if client.llen(QUEUE) != tasks:
+        raise RuntimeError("the queue is not what was sent")
+    began = time.perf_counter()
+    app.control.add_consumer(QUEUE)
+    while client.llen(QUEUE) or client.hlen("unacked"):
+        if time.perf_counter() - began > END_SECONDS:
+            raise RuntimeError("Celery's worker does not empty its queue")
+        time.sleep(0.005)
+    seconds = time.perf_counter() - began
+    app.control.cancel_consumer(QUEUE, reply=True, timeout=2)
+    return tasks / seconds
