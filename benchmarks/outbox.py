@@ -15,7 +15,7 @@ EVENTS = 60_000
 TASKS = 4_000
 JOBS = 3_000
 USUAL = {"celery": 1541.0, "procrastinate": 1163.0}
-"""Tasks a second on two cores when the goals were set. A baseline slower than half of it wins any ratio: it counts not."""
+"""Tasks a second on two cores when the goals were set. A baseline slower than half of that would win any ratio."""
 
 
 def run(*, figures: Figures, rounds: int) -> None:

@@ -1,9 +1,11 @@
 """The inbox: every consumer takes every event exactly once.
 
-`paged` consumers take a page of events of one name in one transaction, with their inbox rows in one statement; a page
-that fails is taken again event by event, so one bad event stops no other. `atomic` consumers run in one transaction with their inbox row, inserted first: when the effect is rolled back so is
+`atomic` consumers run in one transaction with their inbox row, inserted first: when the effect is rolled back so is
 the row. Others (they talk to a channel) hold a claim instead and may only call commands that are idempotent
 themselves. A failure is a row with a time to try again; after the last try it is DEAD and waits for a person.
+
+Page consumers take many events of one name in one transaction, with their inbox rows in one statement; a page that
+fails is taken again event by event, so one bad event stops no other.
 """
 
 from collections.abc import Callable
@@ -126,10 +128,8 @@ def deliver(event_id: UUID, *, now: datetime) -> bool:
 
 def deliver_page(name: str, ids: list[UUID], *, now: datetime) -> None:
     """Hand events of one name to each of its consumers: to paged ones at once, to the others one by one in order."""
-    singly = []
-    for each in consumers_of(name):
-        if each.page_handler is None or not _take_page(Page(name, ids, now), each):
-            singly.append(each)
+    page = Page(name, ids, now)
+    singly = [each for each in consumers_of(name) if each.page_handler is None or not _take_page(page, each)]
     if not singly:
         return
     for row in OutboxEvent.objects.filter(id__in=ids).order_by("id"):

@@ -1,11 +1,11 @@
 """The outbox: a fact leaves with the transaction that made it true, and a relay carries it on.
 
-`append` (and an edge's `Emit`) write the row. The relay takes pending rows under their locks (SKIP LOCKED, so any number
-of relays work side by side), publishes them to a Valkey stream in pages of one event name, and marks them with the same
-statement that took them; its commit lets go of them. Delivery is at least once: a relay that dies before its commit has
-perhaps published what the next one publishes again, and consumers take effect once (kernel/inbox.py). Cost of a run: one
-index scan of the pending rows and one update of each, O(batch). There is no cursor over ids: a row that commits late
-would be skipped by one.
+`append` (and an edge's `Emit`) write the row. The relay takes pending rows under their locks (SKIP LOCKED, so any
+number of relays work side by side), publishes them to a Valkey stream in pages of one event name, and marks them with
+the statement that took them; its commit lets go of them. Delivery is at least once: a relay that dies before its
+commit has perhaps published what the next one publishes again, and consumers take effect once (kernel/inbox.py). Cost
+of a run: one index scan of the pending rows and one update of each, O(batch). There is no cursor over ids: a row that
+commits late would be skipped by one.
 """
 
 import json
