@@ -1,4 +1,4 @@
-"""Orders: the confirmation of a payment against the same transaction in plain SQL."""
+"""Orders: the confirmation of a payment against the same transaction in plain SQL, and callbacks over HTTP."""
 
 from functools import partial
 from statistics import median
@@ -7,13 +7,14 @@ from django.db import connection
 
 from benchmarks.coupon_cells.rows import MERCHANT
 from benchmarks.harness import Bench, Cell, Figures, Pgbench, Work
-from benchmarks.order_cells import confirm
+from benchmarks.order_cells import callbacks, confirm
 from benchmarks.order_cells.rows import fill
 
 STRIDE = 1_500
 CLIENTS = (2, 4, 8)
 ORDERS = STRIDE * max(CLIENTS)
 CONFIRMATIONS = 1_200
+CALLBACKS = 800
 
 
 def run(*, figures: Figures, rounds: int) -> None:
@@ -26,6 +27,22 @@ def run(*, figures: Figures, rounds: int) -> None:
             figures.add("order_confirm_vs_plain", median(ratios))
             for clients, ratio in zip(CLIENTS, ratios, strict=True):
                 figures.add(f"order_confirm_vs_plain_{clients}", ratio)
+            over_http(bench, figures)
+
+
+def over_http(bench: Bench, figures: Figures) -> None:
+    """Callbacks a second with four channels' connections, the middle one's time with one, and RSA's share of that."""
+    alone = bench.on_copy(lambda: callbacks.measure(1, CALLBACKS // 2))
+    crowd = bench.on_copy(lambda: callbacks.measure(4, CALLBACKS // 2))
+    rsa = callbacks.rsa_seconds()
+    figures.add("callback_per_second", crowd.per_second)
+    figures.add("callback_p50_ms", 1000 * alone.p50_seconds)
+    figures.add("callback_rsa_percent", 100 * rsa / alone.p50_seconds)
+    print(
+        f"    callbacks: {crowd.per_second:,.0f} /s, p50 {1000 * alone.p50_seconds:.2f} ms alone and"
+        f" {1000 * crowd.p50_seconds:.2f} ms at four, one RSA verification {1e6 * rsa:.0f} µs",
+        flush=True,
+    )
 
 
 def cells() -> list[Cell]:

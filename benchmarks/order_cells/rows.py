@@ -22,15 +22,17 @@ def id_of(kind: str, number: int) -> UUID:
 
 def fill(orders: int) -> None:
     """So many placed orders of one shop in the database that Django is connected to."""
+    from benchmarks.order_cells.callbacks import account_row
+
     coupons.fill(coupons.Wanted(free=0, held=orders))
-    merchant = MERCHANT["id"]
+    merchant, row = MERCHANT["id"], account_row()
     account = save_account(
         merchant_id=merchant,
         channel="wechat",
-        mchid="1900000001",
-        app_id="wx1",
-        settings={},
-        secret_values={"private_key": "-", "api_v3_key": "-"},
+        mchid=row["mchid"],
+        app_id=row["app_id"],
+        settings=row["settings"],
+        secret_values=row["secrets"],
         now=NOW,
     ).account_id
     _give_real_tokens(orders)
