@@ -1,6 +1,6 @@
 """WeChat Pay callbacks over HTTP: verified, decrypted, stored, acknowledged by the real web server.
 
-The callbacks are sealed and signed before the clock starts, with the keys of a make-believe platform; the account in the
+The callbacks are sealed and signed before the clock starts, with keys of a make-believe platform; the account in the
 database knows the platform's public key, as a real one does.
 """
 

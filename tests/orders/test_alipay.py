@@ -2,11 +2,18 @@
 
 import pytest
 
+from aftersales.commands.approve_after_sales import approve_after_sales
 from orders.commands.check_order import check_order
 from orders.commands.close_order import close_order
+from orders.commands.complete_order import confirm_receipt
+from orders.commands.sign_shipment import sign_shipment
 from orders.models import Anomaly
-from payments.models import ChannelNotify, Payment, RefundRequest
+from payments.commands.save_account import save_account
+from payments.models import ChannelAccount, ChannelNotify, Payment, RefundRequest
 from payments.simulator.client import SimulatorClient
+from payments.simulator.keys import alipay_certificate_settings
+from tests.aftersales.backend import Backend
+from tests.aftersales.build import MERCHANT
 from tests.orders.factories import Shop, channel_state, coupon_state, drain, open_shop, order_of, payment_of
 from tests.orders.test_chaos import send_refunds
 
@@ -44,6 +51,54 @@ def test_paid_by_callback_shipped_and_done(alipay: Shop) -> None:
     assert (order.status, order.paid_channel, order.trade_no) == (10, "alipay", charge["trade_no"])
     assert (coupon_state(coupon_id), ChannelNotify.objects.get().verdict) == ("USED", "VERIFIED")
     assert alipay.ship(ordered).status == 20
+
+
+@pytest.mark.parametrize("mode", ["public_key", "certificate"])
+def test_the_whole_story_with_a_refund(alipay: Shop, keys: dict, mode: str) -> None:
+    """From the quote to a refunded line, in both of Alipay's modes; the money here is the money there."""
+    if mode == "certificate":
+        account = ChannelAccount.objects.get(id=alipay.account_id)
+        save_account(
+            merchant_id=alipay.id,
+            channel="alipay",
+            mchid=account.mchid,
+            app_id=account.app_id,
+            settings={**account.settings, **alipay_certificate_settings(keys, 0)},
+            now=alipay.now,
+        )
+        alipay.simulator.settings(notify_key="certificate")
+    coupon_id = alipay.coupon()
+    ordered, paying = placed(alipay, coupon_id=coupon_id)
+    pay(alipay, paying.out_trade_no)
+    hear(alipay, paying.out_trade_no)
+    assert (order_of(ordered).status, coupon_state(coupon_id)) == (10, "USED")
+    assert alipay.ship(ordered).status == 20
+    sign_shipment(merchant_id=alipay.id, order_no=ordered.order_no, key=alipay.key(), now=alipay.now)
+
+    backend = Backend(alipay.merchant)
+    item = {"line_no": 2, "type": 1, "qty": 1, "reason_code": "quality"}
+    applied = backend.post("/after-sales", {"user_id": "user-1", "order_no": ordered.order_no, "items": [item]})
+    assert applied.status_code == 201, applied.content
+    [claim] = applied.json()["after_sales"]
+    approve_after_sales(
+        merchant_id=alipay.id,
+        after_sales_no=claim["after_sales_no"],
+        expected_version=claim["version"],
+        by=MERCHANT,
+        key=alipay.key(),
+        now=alipay.now,
+    )
+    drain()
+    send_refunds()
+    drain()
+    payment = payment_of(ordered)
+    there = alipay.simulator.get(f"orders/{payment.out_trade_no}")["refunds"]
+    assert sum(row["amount_fen"] for row in there) == payment.refunded_fen > 0
+    assert backend.get(f"/after-sales/{claim['after_sales_no']}").json()["status"] == "COMPLETED"
+    done = confirm_receipt(
+        merchant_id=alipay.id, order_no=ordered.order_no, user_id="user-1", key=alipay.key(), now=alipay.now
+    )
+    assert done.status == 30
 
 
 def test_the_same_callback_five_times_and_one_forged(alipay: Shop) -> None:
