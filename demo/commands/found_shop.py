@@ -1,4 +1,4 @@
-"""A shop of the demo: the merchant with its API client, return policy, coupons and stock."""
+"""A shop of the demo: the merchant with its API client, return policy, coupons, stock and a buyer's wallet."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from coupons.commands.create_policy import create_policy, publish_policy
 from coupons.commands.create_template import create_template
 from coupons.models import CouponTemplate, ReturnPolicy
 from demo.access import CLIENT_NAME
-from demo.catalogue import ShopFront
+from demo.catalogue import ShopFront, user_id
 from ledgers.commands.adjust_stock import adjust_stock
+from ledgers.commands.top_up_wallet import top_up_wallet
 from ledgers.models import StockItem
 from merchants.commands.create_client import create_client
 from merchants.commands.create_merchant import create_merchant
 from merchants.models import ApiClient, Merchant, Scope
+from payments.commands.save_account import save_account
+from payments.models import ChannelAccount
 
 RULES = {"on_full_refund": "RETURN"}
 
@@ -52,4 +55,9 @@ def found_shop(*, front: ShopFront, now: datetime) -> Founded:
                 reference="opening",
                 now=now,
             )
+    if not ChannelAccount.objects.filter(merchant_id=merchant_id, channel="balance").exists():
+        save_account(merchant_id=merchant_id, channel="balance", mchid="", app_id="", name=front.name, now=now)
+    top_up_wallet(
+        merchant_id=merchant_id, user_id=user_id("lin"), amount_fen=50000, reference="opening", note="demo", now=now
+    )
     return Founded(merchant_id)
