@@ -71,6 +71,10 @@ def beating(**jobs: tuple[Callable[[], Any], float]):
             thread.join(60)
 
 
+LEAST_FAULTED = 0.2
+"""Share of the callbacks that were late, doubled, out of order or never sent."""
+
+
 def send_refunds() -> None:
     for attempt_id in pick_due_refunds():
         pursue_refund(attempt_id=UUID(str(attempt_id)), now=clock.now())
@@ -223,14 +227,16 @@ def check_books(shop: Shop) -> None:
 def report(seed: int, plans: Counter, counts: dict[str, Any], seconds: float) -> None:
     sent = sum(row["n"] for row in counts["deliveries"])
     faulted = sum(row["n"] for row in counts["deliveries"] if row["fault"])
-    lost = sum(row["n"] for row in counts["notifies"] if row["state"] in ("SILENT", "DROPPED", "LOST"))
+    lost = sum(row["n"] for row in counts["notifies"] if row["state"] == "SILENCED")
+    share = (faulted + lost) / (sent + lost)
     statuses = Counter(Order.objects.values_list("status", flat=True))
     verdicts = Counter(ChannelNotify.objects.values_list("verdict", flat=True))
     print(
         f"\nchaos: {ORDERS} orders in {seconds:.0f} s (seed {seed}); plans {dict(plans)}\n"
-        f"  deliveries {sent}, with a fault {faulted}, callbacks lost {lost};"
+        f"  deliveries {sent}, with a fault {faulted}, callbacks lost {lost}: {share:.0%} faulted;"
         f" notifies {[(row['kind'], row['state'], row['n']) for row in counts['notifies']]}\n"
         f"  deliveries by fault {[(row['fault'], row['status'], row['n']) for row in counts['deliveries']]}\n"
         f"  orders by status {dict(statuses)}; callbacks by verdict {dict(verdicts)};"
         f" refunds {RefundRequest.objects.filter(status='SUCCEEDED').count()}"
     )
+    assert share >= LEAST_FAULTED
