@@ -17,7 +17,6 @@ from uuid import UUID
 import structlog
 from django.db import connection, transaction
 
-from kernel import numbers
 from kernel.models import InboxMessage, OutboxEvent
 
 BACKOFF_SECONDS = (1, 2, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600)
@@ -280,8 +279,7 @@ def retry_due(*, now: datetime, limit: int = 200) -> int:
 def redeliver_lost(*, now: datetime, older_than: timedelta, limit: int = 500) -> int:
     """Deliver events that were published but that some consumer never saw (the stream lost them).
 
-    One anti-join per call over the events of the last day, found by their ids: these begin with the time. An event
-    that waited longer than a day for its stream is delivered by it, or by `deliver` from the desk.
+    One anti-join per call over the events published in the window (older than `older_than`, younger than a day).
     """
     pairs = [(each.event_name, each.name) for each in all_consumers()]
     if not pairs:
@@ -291,18 +289,11 @@ def redeliver_lost(*, now: datetime, older_than: timedelta, limit: int = 500) ->
             """
             SELECT DISTINCT o.id FROM outbox_event o
             JOIN unnest(%s::text[], %s::text[]) AS c(event_name, consumer) ON c.event_name = o.name
-            WHERE o.id BETWEEN %s AND %s AND o.state = 'PUBLISHED' AND o.published_at <= %s
+            WHERE o.state = 'PUBLISHED' AND o.published_at BETWEEN %s AND %s
               AND NOT EXISTS (SELECT 1 FROM inbox_message m WHERE m.event_id = o.id AND m.consumer = c.consumer)
             ORDER BY o.id LIMIT %s
             """,
-            [
-                [p[0] for p in pairs],
-                [p[1] for p in pairs],
-                numbers.first_uuid7(now - timedelta(days=1)),
-                numbers.first_uuid7(now),
-                now - older_than,
-                limit,
-            ],
+            [[p[0] for p in pairs], [p[1] for p in pairs], now - timedelta(days=1), now - older_than, limit],
         )
         lost = [row[0] for row in cursor.fetchall()]
     for event_id in lost:

@@ -4,7 +4,6 @@ import hashlib
 import os
 import secrets
 import time
-from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -20,11 +19,6 @@ def uuid7() -> UUID:
     raw[6] = (raw[6] & 0x0F) | 0x70
     raw[8] = (raw[8] & 0x3F) | 0x80
     return UUID(bytes=bytes(raw))
-
-
-def first_uuid7(moment: datetime) -> UUID:
-    """The lowest id that `uuid7` could make at that time: ids made later are higher."""
-    return UUID(int=int(moment.timestamp() * 1000) << 80)
 
 
 def next_number(kind: Literal["order", "after_sales"]) -> str:

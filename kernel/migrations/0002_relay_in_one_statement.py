@@ -1,5 +1,6 @@
-"""The relay marks what it takes in the statement that takes it: no claims, and no index over the published rows."""
+"""The relay marks what it takes in the statement that takes it: no claims, and a summary of when rows were published."""
 
+import django.contrib.postgres.indexes
 from django.db import migrations
 
 
@@ -20,5 +21,11 @@ class Migration(migrations.Migration):
         migrations.RemoveField(
             model_name="outboxevent",
             name="claimed_until",
+        ),
+        migrations.AddIndex(
+            model_name="outboxevent",
+            index=django.contrib.postgres.indexes.BrinIndex(
+                autosummarize=True, fields=["published_at"], name="outbox_published", pages_per_range=32
+            ),
         ),
     ]

@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from django.db import IntegrityError, InternalError, connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from kernel import errors
 from ledgers import checks
@@ -149,7 +149,7 @@ def test_race_of_charging_and_closing_has_one_winner(lan, now):
     [
         ("UPDATE wallet_account SET balance_fen = -1", "wallet_is_not_overdrawn"),
         ("UPDATE wallet_charge SET refunded_fen = 26001", "wallet_refunds_within_charge"),
-        ("UPDATE wallet_charge SET amount_fen = 99999", "append_only_update|Cannot update"),
+        ("UPDATE wallet_charge SET amount_fen = 99999", "Cannot update"),
         ("UPDATE wallet_entry SET delta_fen = 1", "Cannot update"),
         ("DELETE FROM wallet_entry", "Cannot delete"),
         (
@@ -174,7 +174,7 @@ def test_race_of_charging_and_closing_has_one_winner(lan, now):
 def test_the_database_keeps_the_promise(lan, now, sql, constraint):
     charge(lan, now)
     with (
-        pytest.raises((IntegrityError, InternalError), match=constraint),
+        pytest.raises(DatabaseError, match=constraint),
         transaction.atomic(),
         connection.cursor() as cursor,
     ):

@@ -94,7 +94,7 @@ def test_the_whole_story_with_a_refund(alipay: Shop, keys: dict, mode: str) -> N
     payment = payment_of(ordered)
     there = alipay.simulator.get(f"orders/{payment.out_trade_no}")["refunds"]
     assert sum(row["amount_fen"] for row in there) == payment.refunded_fen > 0
-    assert backend.get(f"/after-sales/{claim['after_sales_no']}").json()["status"] == "COMPLETED"
+    assert backend.get(f"/after-sales/{claim['after_sales_no']}").json()["status"] == "REFUND_SUCCESS"
     done = confirm_receipt(
         merchant_id=alipay.id, order_no=ordered.order_no, user_id="user-1", key=alipay.key(), now=alipay.now
     )

@@ -86,7 +86,7 @@ def test_over_the_api_from_the_quote_to_the_refund(backend: Backend, rich: Shop)
     drain()
     refunded = RefundRequest.objects.get()
     assert (refunded.status, refunded.route, refunded.amount_fen) == ("SUCCEEDED", "channel", 17167)
-    assert backend.get(f"/after-sales/{claim['after_sales_no']}").json()["status"] == "COMPLETED"
+    assert backend.get(f"/after-sales/{claim['after_sales_no']}").json()["status"] == "REFUND_SUCCESS"
     wallet = backend.get("/wallets/user-1").json()
     assert wallet["balance_fen"] == 21167
     assert [(entry["kind"], entry["delta_fen"]) for entry in wallet["entries"]] == [
