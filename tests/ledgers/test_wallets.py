@@ -1,6 +1,7 @@
 """Wallets: topped up, charged, credited; never overdrawn, whoever writes."""
 
 import threading
+from datetime import UTC, datetime
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -188,7 +189,7 @@ def test_the_check_finds_a_balance_that_was_edited(lan, now):
 
 
 def test_the_check_finds_a_charge_without_its_payment(lan, now):
-    charge(lan, now)
+    charge(lan, datetime.now(UTC))
     assert checks.wallet_payments_that_differ() == [], "both sides have ten minutes"
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE wallet_entry DISABLE TRIGGER USER")
