@@ -19,6 +19,7 @@ from ledgers.models import (
     CommissionAccount,
     CommissionEntry,
     CommissionHold,
+    CommissionShare,
     JournalEntry,
     JournalLine,
     PointsAccount,
@@ -53,6 +54,7 @@ for part in (
     PointsEarned,
     Commission,
     CommissionHold,
+    CommissionShare,
     CommissionEntry,
     SalesEntry,
 ):
