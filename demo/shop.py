@@ -236,7 +236,9 @@ class Shop:
         instead: Goods | None = None,
     ) -> AfterSalesOrder:
         """`instead`: what an exchange (type 3) shall give."""
-        replacement = Replacement(instead.sku, instead.title, instead.price_fen) if instead else None
+        replacement = (
+            Replacement(sku=instead.sku, title=instead.title, unit_price_fen=instead.price_fen) if instead else None
+        )
         applied = apply_after_sales(
             merchant_id=self.merchant_id,
             order_no=order.order_no,
