@@ -7,7 +7,7 @@ from aftersales import claim_page, forms
 from aftersales.actors import By
 from aftersales.commands.open_arbitration import cause_of
 from aftersales.funding import refund_requests_of
-from aftersales.models import Actor, AfterSalesOrder, ArbitrationCase, Status, Type
+from aftersales.models import ALWAYS_TURNED_BACK, Actor, AfterSalesOrder, ArbitrationCase, Status, Type
 from kernel import money
 from kernel.admin import Button
 from kernel.admin.buttons import Reason
@@ -61,9 +61,12 @@ def may_retry(claim: AfterSalesOrder) -> bool:
 
 
 def has_dead_rollback(claim: AfterSalesOrder) -> bool:
-    return claim.status == Status.REFUND_SUCCESS and any(
-        item["state"] == "dead" for item in claim_page.rollbacks_of(claim)
-    )
+    """Something of a refunded claim waits for a person: a dead message, or a system that was never asked."""
+    if claim.status != Status.REFUND_SUCCESS:
+        return False
+    shown = claim_page.rollbacks_of(claim)
+    asked = {item["row"].system for item in shown}
+    return any(item["state"] == "dead" for item in shown) or not asked.issuperset(ALWAYS_TURNED_BACK)
 
 
 def approval_question(claim: AfterSalesOrder | None) -> str:

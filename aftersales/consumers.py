@@ -3,9 +3,11 @@
 from uuid import UUID
 
 from aftersales.commands.confirm_supplement import confirm_supplement
+from aftersales.commands.count_order_sales import count_order_sales
 from aftersales.commands.record_refund_failed import record_refund_failed
 from aftersales.commands.record_refund_succeeded import record_refund_succeeded
 from aftersales.commands.refund_whole_order import refund_whole_order
+from aftersales.commands.reward_order import reward_order
 from aftersales.commands.run_rollback import run_rollback
 from aftersales.commands.settle_supplement import settle_supplement
 from aftersales.funding import claim_no
@@ -65,6 +67,16 @@ def order_refund_required(event: inbox.Event) -> None:
         reason=event.payload["reason"],
         now=event.now,
     )
+
+
+@inbox.consumer("order.paid", name="aftersales.count_order_sales")
+def order_paid(event: inbox.Event) -> None:
+    count_order_sales(merchant_id=event.merchant_id, order_no=event.payload["order_no"], now=event.now)
+
+
+@inbox.consumer("order.completed", name="aftersales.reward_order")
+def order_completed(event: inbox.Event) -> None:
+    reward_order(merchant_id=event.merchant_id, order_no=event.payload["order_no"], now=event.now)
 
 
 @inbox.consumer("rollback.requested", name="aftersales.run_rollback")

@@ -243,11 +243,25 @@ class ClaimSettingsForm(ButtonForm):
     carrier_silence_days = forms.IntegerField(
         label=gettext_lazy("Escalate when the carrier is silent (days)"), min_value=1, max_value=90
     )
+    points_per_yuan = forms.IntegerField(
+        label=gettext_lazy("Points earned per yuan of goods"),
+        min_value=0,
+        max_value=100,
+        help_text=gettext_lazy("Granted when the order completes."),
+    )
+    commission_hold_days = forms.IntegerField(
+        label=gettext_lazy("Commission is held after completion (days)"), min_value=0, max_value=365
+    )
 
     def prepare(self) -> None:
         settings = self.obj
         if isinstance(settings, AfterSalesSettings):
-            for name in ("instant_refund_up_to_fen", "carrier_silence_days"):
+            for name in (
+                "instant_refund_up_to_fen",
+                "carrier_silence_days",
+                "points_per_yuan",
+                "commission_hold_days",
+            ):
                 self.fields[name].initial = getattr(settings, name)
 
 

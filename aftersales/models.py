@@ -919,6 +919,10 @@ class AfterSalesSettings(models.Model):
     )
     carrier_silence_days = models.PositiveSmallIntegerField(_("escalate when the carrier is silent (days)"), default=20)
     warn_before_hours = models.PositiveSmallIntegerField(_("warn before a deadline (hours)"), default=12)
+    points_per_yuan = models.PositiveSmallIntegerField(
+        _("points earned per yuan of goods"), default=0, help_text=_("Granted when the order completes.")
+    )
+    commission_hold_days = models.PositiveSmallIntegerField(_("commission is held after completion (days)"), default=7)
     algorithm = models.CharField(_("amount algorithm"), max_length=32, default="ordinals-1")
     shadow_algorithm = models.CharField(_("second algorithm"), max_length=32, blank=True, default="")
     shadow_since = models.DateTimeField(_("second algorithm runs since"), null=True, blank=True)
@@ -929,6 +933,10 @@ class AfterSalesSettings(models.Model):
         db_table = "after_sales_settings"
         verbose_name = _("after-sales settings")
         verbose_name_plural = _("after-sales settings")
+        constraints = [
+            models.CheckConstraint(condition=Q(points_per_yuan__lte=100), name="points_per_yuan_at_most_100"),
+            models.CheckConstraint(condition=Q(commission_hold_days__lte=365), name="commission_held_at_most_a_year"),
+        ]
 
     def __str__(self) -> str:
         return str(self.merchant_id)

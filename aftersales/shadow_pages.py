@@ -59,9 +59,27 @@ class AfterSalesSettingsAdmin(QuitsAdmin):
     list_display = ["merchant", "instant", "carrier_silence_days", "algorithm", "shadow_algorithm"]
     list_filter = [admin.MerchantFilter]
     list_select_related = ["merchant"]
-    fields = ["merchant", "instant", "carrier_silence_days", "algorithm", "shadow_algorithm", "shadow_since", "report"]
+    fields = [
+        "merchant",
+        "instant",
+        "carrier_silence_days",
+        "points_per_yuan",
+        "commission_hold_days",
+        "algorithm",
+        "shadow_algorithm",
+        "shadow_since",
+        "report",
+    ]
     readonly_fields = fields
-    audit_fields = ["instant_refund_up_to_fen", "carrier_silence_days", "algorithm", "shadow_algorithm", "version"]
+    audit_fields = [
+        "instant_refund_up_to_fen",
+        "carrier_silence_days",
+        "points_per_yuan",
+        "commission_hold_days",
+        "algorithm",
+        "shadow_algorithm",
+        "version",
+    ]
     buttons = [
         Button("change", gettext_lazy("Change"), form=forms.ClaimSettingsForm, icon="tune", variant="primary"),
         Button(
@@ -106,6 +124,8 @@ class AfterSalesSettingsAdmin(QuitsAdmin):
             merchant_id=obj.merchant_id,
             instant_refund_up_to_fen=data["instant_refund_up_to_fen"],
             carrier_silence_days=data["carrier_silence_days"],
+            points_per_yuan=data["points_per_yuan"],
+            commission_hold_days=data["commission_hold_days"],
             expected_version=data["seen_version"],
             now=now,
         )

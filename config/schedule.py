@@ -26,6 +26,7 @@ EVERY = {
 DAILY: dict[str, tuple[int, int, str]] = {
     # task: (hour, minute in Asia/Shanghai, queue)
     "coupons.tasks.expire_all_overdue_coupons": (3, 20, "bulk"),
+    "payments.tasks.ask_parked_refunds": (9, 10, "bulk"),
     "reconciliation.tasks.reconcile_yesterday": (10, 30, "bulk"),
 }
 

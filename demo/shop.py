@@ -23,10 +23,11 @@ from aftersales.commands.cancel_after_sales import cancel_after_sales
 from aftersales.commands.confirm_return import confirm_return
 from aftersales.commands.reject_after_sales import reject_after_sales
 from aftersales.commands.ship_return import ship_return
-from aftersales.drafts import Item
+from aftersales.drafts import Item, Replacement
 from aftersales.models import Actor as ClaimActor
 from aftersales.models import AfterSalesOrder
 from coupons.commands.issue_coupon import issue_coupon
+from demo.catalogue import Goods
 from kernel import numbers, stream
 from kernel.clock import CHANNEL_ZONE
 from kernel.idempotency import BusinessKey, business_key
@@ -107,6 +108,7 @@ class Shop:
         now: datetime,
         coupon_id: UUID | None = None,
         freight_fen: int = 0,
+        points: int = 0,
         address: dict[str, Any] | None = None,
     ) -> Quoted:
         quoted = create_quote(
@@ -115,6 +117,8 @@ class Shop:
             lines=lines,
             coupon_id=coupon_id,
             freight_fen=freight_fen,
+            points_fen=points,
+            points_used=points,
             address=address,
             key=self.key("quote"),
             now=now,
@@ -229,12 +233,26 @@ class Shop:
         qty: int = 1,
         reason: str = "quality",
         text: str = "",
+        instead: Goods | None = None,
     ) -> AfterSalesOrder:
+        """`instead`: what an exchange (type 3) shall give."""
+        replacement = (
+            Replacement(sku=instead.sku, title=instead.title, unit_price_fen=instead.price_fen) if instead else None
+        )
         applied = apply_after_sales(
             merchant_id=self.merchant_id,
             order_no=order.order_no,
             user_id=order.user_id,
-            items=[Item(line_no=line_no, type=type, qty=qty, reason_code=reason, description=text)],
+            items=[
+                Item(
+                    line_no=line_no,
+                    type=type,
+                    qty=qty,
+                    reason_code=reason,
+                    description=text,
+                    replacement=replacement,
+                )
+            ],
             key=self.key("apply"),
             now=now,
         )

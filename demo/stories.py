@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from demo import quarrels
 from demo.catalogue import BUYERS, HOME, NUTS, user_id
 from demo.shop import Shop, day_at
 from kernel.clock import channel_day
@@ -197,6 +198,76 @@ def rejected_and_withdrawn(week: Week) -> None:
     shop.reject(claim, reason="商品规格与页面一致，详见质检照片", now=week.day(2, 10))
     claim = shop.claim(order, line_no=2, reason="changed_mind", now=week.day(3, 20, 10))
     shop.take_back(claim, now=week.day(3, 21))
+
+
+@story
+def regular_customer(week: Week) -> None:
+    """500 points used, 3 % and 1 % commission on the tea, points earned on completion; the honey comes back."""
+    shop, goods, buyer = week.yunwu, NUTS.goods, user_id("sun")
+    quarrels.earn(shop, points_per_yuan=1, now=week.day(6, 8))
+    quarrels.give_points(shop, buyer, 800, now=week.day(6, 8, 1))
+    order = buy(shop, "sun", goods["tea"].line(), goods["honey"].line(), points=500, now=week.day(6, 11))
+    quarrels.recommend(shop, order, line_no=1, rates={"tuan-li": 300, "tuan-wu": 100}, now=week.day(6, 11, 5))
+    shop.ship(order, now=week.day(6, 16))
+    shop.sign(order, now=week.day(5, 10))
+    shop.confirm(order, now=week.day(5, 20))
+    claim = shop.claim(order, line_no=2, reason="quality", text="瓶盖有渗漏", now=week.day(4, 9))
+    claim = shop.approve(claim, now=week.day(4, 10))
+    claim = shop.send_back(claim, now=week.day(4, 11))
+    claim = shop.receive(claim, defect=1, now=week.day(3, 15))
+    shop.refund(claim, now=week.day(3, 15, 2))
+
+
+@story
+def arbitrated(week: Week) -> None:
+    """Refused by the merchant, halved by the platform: the award is a claim of its own."""
+    shop = week.yunwu
+    order = buy(shop, "chen", NUTS.goods["vinegar"].line(2), now=week.day(6, 13))
+    shop.ship(order, now=week.day(6, 18))
+    shop.sign(order, now=week.day(5, 9))
+    claim = shop.claim(order, line_no=1, qty=2, reason="not_as_described", text="年份不符", now=week.day(4, 12))
+    claim = shop.reject(claim, reason="瓶身标注六年陈酿，附生产批号", now=week.day(4, 15))
+    case = quarrels.call_the_platform(
+        shop, claim, wish="退一半货款", answer="批号可查，愿意提供检测报告", now=week.day(3, 10)
+    )
+    award = quarrels.decide(shop, case, goods_fen=3990, why="标签易误解，退还一半货款，商品归买家", now=week.day(2, 10))
+    shop.refund(award, now=week.day(2, 10, 2))
+
+
+@story
+def quarrel_to_decide(week: Week) -> None:
+    shop = week.yunwu
+    order = buy(shop, "zhao", NUTS.goods["date"].line(), now=week.day(6, 15))
+    shop.ship(order, now=week.day(6, 19))
+    shop.sign(order, now=week.day(5, 12))
+    claim = shop.claim(order, line_no=1, reason="quality", text="枣子发硬", now=week.day(2, 9))
+    claim = shop.reject(claim, reason="灰枣特性，详情页已说明", now=week.day(1, 9))
+    quarrels.call_the_platform(shop, claim, wish="要求全额退款", answer="详情页有口感说明", now=week.day(1, 20))
+
+
+@story
+def home_exchanged(week: Week) -> None:
+    """Towels of 79.90 for a cup of 69.00: the replacement is a line of its own, 10.90 go back."""
+    shop = week.muli
+    order = buy(shop, "wang", HOME.goods["towel"].line(), now=week.day(6, 10))
+    shop.ship(order, now=week.day(6, 15))
+    shop.sign(order, now=week.day(5, 11))
+    claim = shop.claim(
+        order,
+        line_no=1,
+        type=3,
+        reason="ordered_wrong",
+        text="想换杯子",
+        instead=HOME.goods["cup"],
+        now=week.day(5, 12),
+    )
+    claim = shop.approve(claim, now=week.day(5, 14))
+    claim = shop.send_back(claim, now=week.day(5, 18))
+    claim = quarrels.receive_for_exchange(shop, claim, now=week.day(3, 10))
+    claim = quarrels.send_replacement(shop, claim, now=week.day(3, 16))
+    difference = quarrels.accept_replacement(shop, claim, now=week.day(1, 12))
+    if difference is not None:
+        shop.refund(difference, now=week.day(1, 12, 2))
 
 
 @story

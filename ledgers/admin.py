@@ -23,6 +23,7 @@ from ledgers.models import (
     CommissionAccount,
     CommissionEntry,
     CommissionHold,
+    CommissionShare,
     JournalEntry,
     JournalLine,
     PointsAccount,
@@ -65,6 +66,7 @@ for part in (
     WalletCharge,
     Commission,
     CommissionHold,
+    CommissionShare,
     CommissionEntry,
     SalesEntry,
 ):

@@ -466,6 +466,37 @@ class Commission(models.Model):
         return f"{self.order_no} {self.line_no} {self.level}"
 
 
+class CommissionShare(models.Model):
+    """Who will earn from an order line, and what part of its net goods, told before the order completes. Only grows."""
+
+    id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
+    merchant = models.ForeignKey("merchants.Merchant", models.PROTECT, related_name="+")
+    order_no = models.CharField(_("order number"), max_length=32)
+    line_no = models.PositiveIntegerField(_("line"))
+    level = models.PositiveSmallIntegerField(_("level"))
+    beneficiary = models.CharField(_("beneficiary"), max_length=64)
+    rate_bp = models.PositiveIntegerField(_("rate (basis points)"))
+    created_at = models.DateTimeField(_("created"))
+
+    class Meta:
+        db_table = "commission_share"
+        verbose_name = _("commission share")
+        verbose_name_plural = _("commission shares")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["merchant", "order_no", "line_no", "level"], name="one_beneficiary_per_line_and_level"
+            ),
+            models.CheckConstraint(
+                condition=Q(rate_bp__range=(1, 10_000)), name="commission_rate_is_part_of_the_goods"
+            ),
+            models.CheckConstraint(condition=Q(level__range=(1, 9)), name="commission_level_is_1_to_9"),
+        ]
+        triggers = append_only()
+
+    def __str__(self) -> str:
+        return f"{self.order_no} {self.line_no} {self.level}"
+
+
 class CommissionHold(models.Model):
     """An open after-sales order on a commission: it does not mature meanwhile, and what had matured is frozen."""
 

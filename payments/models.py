@@ -393,6 +393,9 @@ class RefundAttempt(models.Model):
     seq = models.PositiveIntegerField(_("attempt"))
     number = models.CharField(_("refund number"), max_length=64)
     amount_fen = models.BigIntegerField(_("amount"))
+    payer_fen = models.BigIntegerField(
+        _("reaches the payer"), null=True, help_text=_("What is left of the amount after the channel's own vouchers.")
+    )
     status = FSMField(_("status"), max_length=16, choices=Status.choices, default=Status.CREATED)
     version = models.BigIntegerField(default=1)
     channel_refund_id = models.CharField(_("number at the channel"), max_length=64, blank=True, default="")
@@ -426,6 +429,10 @@ class RefundAttempt(models.Model):
                 name="one_live_attempt_per_refund",
             ),
             models.CheckConstraint(condition=Q(amount_fen__gt=0), name="attempt_amount_is_positive"),
+            models.CheckConstraint(
+                condition=Q(payer_fen__isnull=True) | Q(payer_fen__gte=0, payer_fen__lte=F("amount_fen")),
+                name="payer_gets_at_most_the_amount",
+            ),
             models.CheckConstraint(
                 condition=Q(status__in=["CREATED", "SENT", "PROCESSING"], next_action_at__isnull=False)
                 | (
@@ -541,6 +548,7 @@ class RefundFact(models.Model):
     source = models.CharField(_("source"), max_length=16, choices=Source.choices)
     state = models.CharField(_("state"), max_length=16)
     amount_fen = models.BigIntegerField(_("amount"), null=True)
+    payer_fen = models.BigIntegerField(_("reaches the payer"), null=True)
     channel_refund_id = models.CharField(_("number at the channel"), max_length=64, blank=True, default="")
     succeeded_at = models.DateTimeField(_("refunded"), null=True)
     notify = models.ForeignKey(ChannelNotify, models.PROTECT, null=True, related_name="+")

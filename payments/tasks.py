@@ -12,7 +12,9 @@ from kernel import clock
 from kernel.tasks import send_quietly
 from payments.commands.download_bill import download_bill
 from payments.commands.pick_due_refunds import pick_due_refunds
+from payments.commands.pick_parked_refunds import pick_parked_refunds
 from payments.commands.pursue_refund import pursue_refund
+from payments.commands.query_refund import query_refund
 from payments.queries import bills_to_fetch
 
 log = structlog.get_logger(__name__)
@@ -34,6 +36,23 @@ def sweep_refunds() -> int:
     picked = pick_due_refunds()
     for attempt_id in picked:
         send_quietly(work_refund, str(attempt_id))
+    return len(picked)
+
+
+@shared_task(queue="bulk")
+def ask_parked_refund(attempt_id: str) -> str:
+    """One question about a refund that the channel parked."""
+    asked = query_refund(attempt_id=UUID(attempt_id), forced=True, now=clock.now())
+    log.info("refund.parked", refund_no=asked.refund_no, result=asked.result, status=asked.status)
+    return asked.status
+
+
+@shared_task(queue="bulk")
+def ask_parked_refunds() -> int:
+    """What became of the refunds that the channel parked: once a day, the older the seldomer."""
+    picked = pick_parked_refunds()
+    for attempt_id in picked:
+        send_quietly(ask_parked_refund, str(attempt_id))
     return len(picked)
 
 

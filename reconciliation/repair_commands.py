@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
+from aftersales.commands.retry_rollback import RollbackNotDead, retry_rollback
 from aftersales.commands.run_rollback import run_rollback
 from aftersales.models import AfterSalesOrder, Rollback
 from coupons import leases
@@ -171,7 +173,11 @@ def _settle(payment: Payment | None, *, now: datetime) -> dict[str, Any]:
 @register(name="retry_rollbacks", title=_("turn the systems back that still wait"))
 def retry_rollbacks(finding: Finding, now: datetime) -> dict[str, Any]:
     claim = AfterSalesOrder.objects.get(merchant_id=_merchant(finding), after_sales_no=finding.key)
-    done = {}
+    done: dict[str, Any] = {}
+    with suppress(RollbackNotDead):
+        done["asked"] = retry_rollback(
+            merchant_id=claim.merchant_id, after_sales_no=claim.after_sales_no, now=now
+        ).systems
     for rollback in claim.rollbacks.filter(state=Rollback.State.PENDING):
         run_rollback(
             merchant_id=claim.merchant_id, after_sales_no=claim.after_sales_no, system=rollback.system, now=now

@@ -127,6 +127,23 @@ class PreviewSerializer(serializers.Serializer):
     items = PreviewItemSerializer(many=True)
 
 
+class ShareRequest(StrictSerializer):
+    line_no = StrictIntegerField()
+    level = StrictIntegerField(max_value=9)
+    beneficiary = KeyField()
+    rate_bp = StrictIntegerField(max_value=10_000, help_text="of the line's net goods, in basis points: 1250 is 12.5 %")
+
+
+class CommissionsRequest(StrictSerializer):
+    shares = serializers.ListField(child=ShareRequest(), min_length=1, max_length=200)
+
+
+class CommissionsDeclaredSerializer(serializers.Serializer):
+    order_no = serializers.CharField()
+    shares = serializers.IntegerField()
+    booked_fen = serializers.IntegerField(help_text="booked at once, because the order is completed already")
+
+
 class CancelRequest(StrictSerializer):
     user_id = KeyField()
     reason = TextField(max_length=400, required=False, allow_blank=True)

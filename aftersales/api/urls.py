@@ -24,6 +24,7 @@ urlpatterns = [
         views.AfterSalesArbitration.as_view(),
         name="after-sales-arbitration",
     ),
+    path("orders/<slug:order_no>/commissions", views.OrderCommissions.as_view(), name="order-commissions"),
     path("orders/<slug:order_no>/arbitration", views.OrderArbitration.as_view(), name="order-arbitration"),
     path(
         "arbitrations/<uuid:case_id>/statements", views.ArbitrationStatements.as_view(), name="arbitration-statements"

@@ -25,6 +25,8 @@ from aftersales.api.serializers import (
     CancelRequest,
     CarrierEventRecordedSerializer,
     CarrierEventRequest,
+    CommissionsDeclaredSerializer,
+    CommissionsRequest,
     ConfirmReceiptRequest,
     EvidenceAddedSerializer,
     EvidenceRequest,
@@ -46,6 +48,7 @@ from aftersales.commands.add_statement import add_statement
 from aftersales.commands.apply_after_sales import apply_after_sales
 from aftersales.commands.cancel_after_sales import cancel_after_sales
 from aftersales.commands.confirm_replacement import confirm_replacement
+from aftersales.commands.declare_order_commission import declare_order_commission
 from aftersales.commands.open_arbitration import open_arbitration
 from aftersales.commands.open_late_arbitration import open_late_arbitration
 from aftersales.commands.pay_supplement import pay_supplement
@@ -59,6 +62,7 @@ from aftersales.risk import Application
 from kernel import clock, idempotency
 from kernel.errors import NotFound
 from kernel.http.views import CommandView, ReadView, command_schema, read_schema
+from ledgers.commands.declare_commission import Share
 from merchants.api.authentication import ClientAuth
 
 SCOPE = "after_sales"
@@ -414,6 +418,28 @@ class CarrierEvents(CommandView):
         """What a carrier says about a parcel. The same event again is the same row."""
         body = self.body(CarrierEventRequest)
         result = record_carrier_event(merchant_id=client(request).merchant_id, **body, now=clock.now())
+        return self.answer(result)
+
+
+class OrderCommissions(CommandView):
+    scope = SCOPE
+
+    @command_schema(
+        request=CommissionsRequest,
+        response=CommissionsDeclaredSerializer,
+        operation_id="declare_commissions",
+        tags=["after-sales"],
+    )
+    def post(self, request: Request, order_no: str) -> HttpResponse:
+        """Who earns from which line, and how much of it. Booked when the order completes."""
+        body = self.body(CommissionsRequest)
+        result = declare_order_commission(
+            merchant_id=client(request).merchant_id,
+            order_no=order_no,
+            shares=[Share(**share) for share in body["shares"]],
+            key=self.business_key(),
+            now=clock.now(),
+        )
         return self.answer(result)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 from aftersales.actors import By
 from aftersales.commands._transition import blaming_the_state, move
 from aftersales.models import AfterSalesOrder, AfterSalesUnit, Hold
+from aftersales.rewards import ordered_line
 from kernel.statemachine import Edge
 from ledgers.commands.release_commission import release_commission
 from orders.commands.hold_units import free_units
+from orders.models import OrderLine
 
 
 def end_claim(
@@ -26,6 +28,7 @@ def end_claim(
 
     Its units may be shipped and claimed again, and the commission it froze is free. Raises what `move` raises.
     """
+    OrderLine.objects.select_for_update().get(pk=claim.line_id)  # before its order is rewarded, or after
     rows = list(claim.units.filter(live=True))
     held = sorted(row.ordinal for row in rows if row.hold == Hold.CONSUMES)
     if held:
@@ -38,7 +41,7 @@ def end_claim(
     release_commission(
         merchant_id=claim.merchant_id,
         order_no=claim.order_no,
-        line_no=claim.line_no,
+        line_no=ordered_line(claim.line).line_no,
         after_sales_no=claim.after_sales_no,
         now=now,
     )

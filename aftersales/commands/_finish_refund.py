@@ -38,8 +38,17 @@ def finish_refund(claim_id: UUID, *, by: By, now: datetime, refund_no: str = "",
         evidence={"refund_no": refund_no, "amount_fen": amount_fen},
     )
     AfterSalesUnit.objects.filter(after_sales=claim, live=True).update(is_open=False)
-    granted = claim.hold == Hold.CONSUMES and Entitlement.objects.filter(line_id=line_id).exists()
-    for system in (*ALWAYS_TURNED_BACK, System.ENTITLEMENT) if granted else ALWAYS_TURNED_BACK:
+    ask_for_rollbacks(claim, now=now)
+    return version
+
+
+def ask_for_rollbacks(claim: AfterSalesOrder, *, now: datetime) -> list[str]:
+    """A row and a message for each system not asked yet; which they were. Joins the caller, who holds the claim."""
+    granted = claim.hold == Hold.CONSUMES and Entitlement.objects.filter(line_id=claim.line_id).exists()
+    wanted = (*ALWAYS_TURNED_BACK, System.ENTITLEMENT) if granted else ALWAYS_TURNED_BACK
+    known = set(claim.rollbacks.values_list("system", flat=True))
+    asked = []
+    for system in (each for each in wanted if each not in known):
         event = outbox.append(
             name="rollback.requested",
             merchant_id=claim.merchant_id,
@@ -50,4 +59,5 @@ def finish_refund(claim_id: UUID, *, by: By, now: datetime, refund_no: str = "",
         Rollback.objects.create(
             merchant_id=claim.merchant_id, after_sales=claim, system=system, event_id=event.id, requested_at=now
         )
-    return version
+        asked.append(str(system))
+    return asked

@@ -1,31 +1,33 @@
 """Points, commission and sales figures after a refund; each joins run_rollback and is idempotent by the claim's number.
 
 Earned points and commission follow the goods money refunded *so far*, so the order in which the rollbacks of several
-claims arrive does not matter. Commission and points ignore freight.
+claims arrive does not matter. Commission and points ignore freight. They stand on the line that was ordered, which is
+locked: an order that completes in the same moment grants either before or after, never beside.
 """
 
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Sum
-
-from aftersales.models import AfterSalesOrder, Hold, Status
+from aftersales.models import AfterSalesOrder, Hold
+from aftersales.rewards import ordered_units, refunded_goods_fen
 from ledgers.commands.count_sale_return import count_sale_return
 from ledgers.commands.give_points_back import give_points_back
 from ledgers.commands.settle_commission import settle_commission
 from ledgers.commands.settle_earned_points import settle_earned_points
 from orders.commands.revoke_entitlement import revoke_entitlement
+from orders.models import OrderLine
 
 
 def roll_back_points(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
     """Used points of the units given back return; earned points are taken back, below zero if they are spent."""
     back = 0
+    line, ordinals = _locked_origin(claim)
     if claim.hold == Hold.CONSUMES:
         given = give_points_back(
             merchant_id=claim.merchant_id,
             order_no=claim.order_no,
-            line_no=claim.line_no,
-            ordinals=ordinals_of(claim),
+            line_no=line.line_no,
+            ordinals=ordinals,
             after_sales_no=claim.after_sales_no,
             now=now,
         )
@@ -33,8 +35,8 @@ def roll_back_points(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
     taken = settle_earned_points(
         merchant_id=claim.merchant_id,
         order_no=claim.order_no,
-        line_no=claim.line_no,
-        refunded_fen=refunded_goods_fen(claim),
+        line_no=line.line_no,
+        refunded_fen=refunded_goods_fen(line),
         after_sales_no=claim.after_sales_no,
         now=now,
     ).taken_back
@@ -45,11 +47,12 @@ def roll_back_points(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
 
 def roll_back_commission(claim: AfterSalesOrder, now: datetime) -> dict[str, Any]:
     """Pending ones shrink, frozen ones are debited, withdrawn ones leave a debt that later commissions offset."""
+    line, _ordinals = _locked_origin(claim)
     settled = settle_commission(
         merchant_id=claim.merchant_id,
         order_no=claim.order_no,
-        line_no=claim.line_no,
-        refunded_fen=refunded_goods_fen(claim),
+        line_no=line.line_no,
+        refunded_fen=refunded_goods_fen(line),
         after_sales_no=claim.after_sales_no,
         now=now,
     )
@@ -91,7 +94,6 @@ def ordinals_of(claim: AfterSalesOrder) -> list[int]:
     return list(claim.units.filter(live=True).order_by("ordinal").values_list("ordinal", flat=True))
 
 
-def refunded_goods_fen(claim: AfterSalesOrder) -> int:
-    """Goods money of the claim's line that has been refunded so far, this claim included."""
-    done = AfterSalesOrder.objects.filter(line_id=claim.line_id, status=Status.REFUND_SUCCESS)
-    return int(done.aggregate(fen=Sum("approved_goods_fen"))["fen"] or 0)
+def _locked_origin(claim: AfterSalesOrder) -> tuple[OrderLine, list[int]]:
+    line, ordinals = ordered_units(claim.line, ordinals_of(claim))
+    return OrderLine.objects.select_for_update().get(pk=line.pk), ordinals

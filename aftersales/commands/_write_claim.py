@@ -8,6 +8,7 @@ from aftersales.actors import By
 from aftersales.claims import deadline
 from aftersales.drafts import Draft, NoSuchUnits
 from aftersales.models import AfterSalesLog, AfterSalesOrder, AfterSalesUnit, Exchange, Hold, Status
+from aftersales.rewards import ordered_line
 from kernel import numbers, outbox
 from kernel.errors import refuse_on_constraint
 from ledgers.commands.hold_commission import hold_commission
@@ -93,7 +94,7 @@ def write_claim(
         hold_commission(
             merchant_id=merchant.pk,
             order_no=order.order_no,
-            line_no=claim.line_no,
+            line_no=ordered_line(draft.line).line_no,
             after_sales_no=claim.after_sales_no,
             goods_fen=draft.applied_goods_fen,
             now=now,

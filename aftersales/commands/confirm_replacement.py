@@ -10,12 +10,14 @@ from aftersales.claims import get_claim
 from aftersales.commands._transition import blaming_the_state, declare, move
 from aftersales.commands.pay_difference import pay_difference
 from aftersales.models import AfterSalesOrder, AfterSalesUnit, Exchange, Status, Type
+from aftersales.rewards import ordered_line
 from kernel import idempotency
 from kernel.idempotency import BusinessKey
 from kernel.transactions import unit_of_work
 from ledgers.commands.release_commission import release_commission
 from orders.commands.add_replacement_line import add_replacement_line
 from orders.commands.hold_units import give_back_units
+from orders.models import OrderLine
 
 CONFIRM = declare("confirm_replacement", event="after_sales.completed")
 
@@ -53,6 +55,7 @@ def confirm_replacement(
             return done
         claim = get_claim(merchant_id=merchant_id, after_sales_no=after_sales_no, user_id=user_id)
         expected = claim.version if expected_version is None else expected_version
+        OrderLine.objects.select_for_update().get(pk=claim.line_id)  # before its order is rewarded, or after
         ordinals = list(claim.units.filter(live=True).order_by("ordinal").values_list("ordinal", flat=True))
         exchanged = claim.type == Type.EXCHANGE
         if exchanged:
@@ -64,7 +67,7 @@ def confirm_replacement(
         release_commission(
             merchant_id=merchant_id,
             order_no=claim.order_no,
-            line_no=claim.line_no,
+            line_no=ordered_line(claim.line).line_no,
             after_sales_no=after_sales_no,
             now=now,
         )

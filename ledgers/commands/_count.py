@@ -53,11 +53,19 @@ def count(
     with unit_of_work(now=now):
         zone = ZoneInfo(Merchant.objects.values_list("timezone", flat=True).get(pk=merchant_id))
         on_date = at.astimezone(zone).date()
-        known = SalesEntry.objects.filter(merchant_id=merchant_id, business_key=business_key).first()
+        told = (kind, sku, qty, amount_fen)
+        known = _known(merchant_id, business_key, told)
         if known is not None:
-            if (known.kind, known.sku, known.qty, known.amount_fen) != (kind, sku, qty, amount_fen):
-                raise SalesKeyReused(business_key=business_key)
-            return SalesCounted(known.on_date, replayed=True)
+            return known
+        SalesDay.objects.bulk_create(
+            [SalesDay(id=numbers.uuid7(), merchant_id=merchant_id, on_date=on_date, sku=sku)], ignore_conflicts=True
+        )
+        # The day's row is locked before the key is looked at again: one sale told twice at once meets here, and the
+        # later one finds the entry of the earlier.
+        day = SalesDay.objects.select_for_update().get(merchant_id=merchant_id, on_date=on_date, sku=sku)
+        known = _known(merchant_id, business_key, told)
+        if known is not None:
+            return known
         SalesEntry.objects.create(
             merchant_id=merchant_id,
             kind=kind,
@@ -69,11 +77,16 @@ def count(
             reference=reference,
             created_at=now,
         )
-        SalesDay.objects.bulk_create(
-            [SalesDay(id=numbers.uuid7(), merchant_id=merchant_id, on_date=on_date, sku=sku)], ignore_conflicts=True
-        )
         pieces, fen = COLUMNS[kind]
-        SalesDay.objects.filter(merchant_id=merchant_id, on_date=on_date, sku=sku).update(
-            **{pieces: F(pieces) + qty, fen: F(fen) + amount_fen}
-        )
+        SalesDay.objects.filter(pk=day.pk).update(**{pieces: F(pieces) + qty, fen: F(fen) + amount_fen})
         return SalesCounted(on_date)
+
+
+def _known(merchant_id: UUID, business_key: str, told: tuple[str, str, int, int]) -> SalesCounted | None:
+    """The answer of the first telling; SalesKeyReused when that one said something else."""
+    entry = SalesEntry.objects.filter(merchant_id=merchant_id, business_key=business_key).first()
+    if entry is None:
+        return None
+    if (entry.kind, entry.sku, entry.qty, entry.amount_fen) != told:
+        raise SalesKeyReused(business_key=business_key)
+    return SalesCounted(entry.on_date, replayed=True)

@@ -26,6 +26,7 @@ KEPT = Insert(
         "source": P("source"),
         "state": P("state"),
         "amount_fen": P("said_fen"),
+        "payer_fen": P("payer_fen"),
         "channel_refund_id": P("refund_id"),
         "succeeded_at": P("succeeded_at"),
         "notify": P("notify_id"),
@@ -37,8 +38,10 @@ KEPT = Insert(
     },
 )
 REFUND_ID = Sql("coalesce(nullif(%(refund_id)s::text, ''), t.channel_refund_id)")
+PAYER_FEN = Sql("coalesce(%(payer_fen)s::bigint, t.payer_fen)")
 ENDED = {
     "channel_refund_id": REFUND_ID,
+    "payer_fen": PAYER_FEN,
     "next_action_at": None,
     "finished_at": P("now"),
     "version": Sql("t.version + 1"),
@@ -123,6 +126,7 @@ ACCEPT = {
         guards={"version": P("version")},
         changes={
             "channel_refund_id": REFUND_ID,
+            "payer_fen": PAYER_FEN,
             "next_action_at": Sql(
                 "CASE WHEN %(by_query)s::bool THEN t.next_action_at"
                 " ELSE clock_timestamp() + %(query_after)s::int * interval '1 second' END"
@@ -146,6 +150,7 @@ REVIVE = {
         guards={"version": P("version")},
         changes={
             "channel_refund_id": REFUND_ID,
+            "payer_fen": PAYER_FEN,
             "next_action_at": Sql("clock_timestamp() + %(query_after)s::int * interval '1 second'"),
             "finished_at": None,
             "last_error": "",
@@ -169,17 +174,39 @@ RESEND = {
 }
 
 
+HASTEN = Edge(
+    RefundAttempt,
+    "stay_processing",
+    guards={"version": P("version")},
+    changes={
+        "next_action_at": Sql(
+            "least(t.next_action_at, clock_timestamp() + %(query_after)s::int * interval '1 second')"
+        ),
+        "version": Sql("t.version + 1"),
+    },
+    returning=["version"],
+)
+"""The channel said that something happened, and not what: ask it soon."""
+
+ASK_SOON_SECONDS = 10
+"""After a notice without an amount (Alipay's carry the trade's cumulative refund only) the number is asked about this
+soon; the channel wants so long between a refund and the question."""
+
+
 def _failed(method: str, code: str, dead: bool) -> dict[Any, Edge]:
     sources = [Status.CREATED, Status.SENT, Status.PROCESSING, Status.REFUSED]
+    more: dict[str, Any] = {}
     if method == "close":
         sources.append(Status.ABNORMAL)
+    else:
+        more = {"queries": 0, "picked_at": None}  # the slow questions about a parked refund count from here
     return {
         source: Edge(
             RefundAttempt,
             method,
             source=source,
             guards={"version": P("version")},
-            changes={**ENDED, "last_error": code},
+            changes={**ENDED, **more, "last_error": code},
             writes=[KEPT, _request(RefundRequest.Status.FAILED, {"failure_code": code})],
             emit=Emit("refund.failed", subject=OWNER_NO, payload={**IDENTITY, "code": code, "dead": dead}),
             returning=["version"],
@@ -291,14 +318,20 @@ class _Heard:
             return "refund_payment_mismatch"
         if said.state is RefundState.SUCCESS and said.amount_fen is None:
             return "refund_amount_missing"
+        if said.payer_refund_fen is not None and not 0 <= said.payer_refund_fen <= self.attempt.amount_fen:
+            return "refund_payer_mismatch"
         return ""
 
     def params(self, *, anomaly: str = "") -> dict[str, Any]:
         pace = pace_of(self.payment.account) if self.payment.account else None
+        query_after = pace.query_after if pace else 600
+        if self.source == RefundFact.Source.NOTIFY:
+            query_after = min(query_after, ASK_SOON_SECONDS)
         return {
             "source": self.source,
             "state": self.said.state.value,
             "said_fen": self.said.amount_fen,
+            "payer_fen": self.said.payer_refund_fen,
             "refund_id": self.said.refund_id[:64],
             "succeeded_at": self.said.succeeded_at or self.now,
             "notify_id": self.notify_id,
@@ -307,7 +340,7 @@ class _Heard:
             "detail": "",
             "version": self.attempt.version,
             "request_status": self.request.status,
-            "query_after": pace.query_after if pace else 600,
+            "query_after": query_after,
             "by_query": self.source == RefundFact.Source.QUERY,
             "now": self.now,
         }
@@ -336,6 +369,7 @@ class _Heard:
             source=self.source,
             state=self.said.state.value,
             amount_fen=self.said.amount_fen,
+            payer_fen=self.said.payer_refund_fen,
             channel_refund_id=self.said.refund_id[:64],
             succeeded_at=self.said.succeeded_at,
             notify_id=self.notify_id,
@@ -376,6 +410,7 @@ class _Heard:
                 "theirs": {
                     "state": self.said.state.value,
                     "amount_fen": self.said.amount_fen,
+                    "payer_fen": self.said.payer_refund_fen,
                     "total_fen": self.said.total_fen,
                     "out_trade_no": self.said.out_trade_no,
                     "trade_no": self.said.trade_no,
@@ -432,6 +467,8 @@ def _processing(heard: _Heard) -> FactRecorded:
     if heard.attempt.status in (Status.CREATED, Status.SENT):
         return heard.move(ACCEPT)
     if heard.attempt.status == Status.PROCESSING:
+        if heard.source == RefundFact.Source.NOTIFY:
+            advance(HASTEN, pk=heard.attempt.id, params=heard.params())
         return heard.keep(Outcome.SAME)
     if heard.attempt.status == Status.REFUSED:
         if heard.request.status == RefundRequest.Status.FAILED:

@@ -7,10 +7,10 @@ import pytest
 from django.db import close_old_connections, connection
 
 from aftersales.commands.reject_after_sales import reject_after_sales
-from aftersales.drafts import AboveEntitlement
+from aftersales.drafts import AboveEntitlement, Item
 from aftersales.models import AfterSalesLog, AfterSalesOrder, AfterSalesUnit
 from aftersales.settlement import ReasonNeeded
-from kernel.errors import IdempotencyKeyReused, IllegalTransition, NotFound, Refusal, VersionConflict
+from kernel.errors import IdempotencyKeyReused, IllegalTransition, NotFound, Refusal, StillInProgress, VersionConflict
 from kernel.models import OutboxEvent
 from payments.models import Payment, RefundAttempt, RefundRequest
 from tests.aftersales.build import MERCHANT, Line, a_key, a_paid_order, nut_and_tea
@@ -163,6 +163,23 @@ def test_a28_zero_succeeds_at_once_without_a_channel(now):
 
 
 @pytest.mark.django_db(transaction=True)
+def test_r9_a_double_click_is_one_claim_and_one_refund(now):
+    paid = a_paid_order(now, Line(3000))
+    items = [Item(line_no=1, qty=1, type=1, reason_code="quality")]
+    click = a_key(paid.merchant.pk, "apply-click")
+    first, second = at_once(*[lambda: patiently(lambda: paid.apply_all(items, key=click))] * 2)
+    assert first.after_sales == second.after_sales
+    assert sorted([first.replayed, second.replayed]) == [False, True]
+    number = first.after_sales[0].after_sales_no
+    again = a_key(paid.merchant.pk, "approve-click")
+    first, second = at_once(*[lambda: patiently(lambda: paid.approve(number, key=again))] * 2)
+    assert sorted([first.replayed, second.replayed]) == [False, True]
+    assert AfterSalesOrder.objects.count() == 1
+    assert list(RefundAttempt.objects.values_list("number", "amount_fen")) == [(f"{number}-0", 3000)]
+    assert Payment.objects.get().refund_committed_fen == 3000
+
+
+@pytest.mark.django_db(transaction=True)
 def test_r10_two_approvals_at_once(now):
     paid = nut_and_tea(now)
     number = paid.apply(2).after_sales_no
@@ -220,6 +237,16 @@ def test_a30_two_claims_at_once_the_middle_one_again_then_the_third(now):
     for number in (*(n for n in units if n != middle), again.after_sales_no, third.after_sales_no):
         paid.approve(number)
     assert paid.line(1).goods_committed_fen == Payment.objects.get().refund_committed_fen == 200
+
+
+def patiently(call):
+    """As a client does that is told that its first click is still under way."""
+    for _try in range(30):
+        try:
+            return call()
+        except StillInProgress:
+            continue
+    return call()
 
 
 def at_once(*calls) -> list:

@@ -11,6 +11,7 @@ from aftersales.commands.settle_offline import settle_offline
 from aftersales.models import Actor, AfterSalesOrder
 from kernel.errors import IllegalTransition, VersionConflict
 from kernel.models import InboxMessage
+from ledgers.models import SalesEntry
 from payments.commands.abandon_refund import RefundNotDead
 from payments.commands.approve_offline_refund import SecondPersonNeeded, VoucherMissing
 from payments.commands.retry_refund import RefundIsAbnormal
@@ -190,3 +191,28 @@ def test_a_dead_rollback_is_woken_by_a_person(paid, now):
     InboxMessage.objects.filter(event_id=mine.event_id).update(state="DEAD", done_at=None)
     assert retry_rollback(merchant_id=paid.merchant.pk, after_sales_no=number, now=now).systems == ["points"]
     assert InboxMessage.objects.get(event_id=mine.event_id).state == "FAILED"
+
+
+def test_a_rollback_whose_row_is_missing_is_asked_for_again_and_takes_effect_once(paid, now):
+    number = paid.apply(2).after_sales_no
+    paid.approve(number)
+    paid.channel_says(f"{number}-0")
+    claim = paid.claim(number)
+    before = dict(claim.rollbacks.values_list("system", "result"))
+    sales = SalesEntry.objects.count()
+    claim.rollbacks.filter(system__in=["sales", "coupon"]).delete()
+    again = retry_rollback(merchant_id=paid.merchant.pk, after_sales_no=number, now=now)
+    assert again.systems == ["coupon", "sales"]
+    deliver(now)
+    assert dict(claim.rollbacks.filter(state="DONE").values_list("system", "result")) == before
+    assert SalesEntry.objects.count() == sales, "the ledger knew it by its business key"
+    with pytest.raises(RollbackNotDead):
+        retry_rollback(merchant_id=paid.merchant.pk, after_sales_no=number, now=now)
+
+
+def test_no_rollback_is_asked_for_before_the_refund(paid, now):
+    number = paid.apply(2).after_sales_no
+    paid.approve(number)
+    with pytest.raises(RollbackNotDead):
+        retry_rollback(merchant_id=paid.merchant.pk, after_sales_no=number, now=now)
+    assert not paid.claim(number).rollbacks.exists()

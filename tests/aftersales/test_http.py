@@ -309,3 +309,17 @@ def test_points_ledger(paid, backend):
     )
     assert [row["delta"] for row in backend.get("/points/ledger", user_id=BUYER).json()["results"]] == [50]
     assert backend.get("/points/ledger").status_code == 400
+
+
+def test_commissions_are_declared_for_the_lines_of_an_order(paid, backend):
+    url = f"/orders/{paid.order.order_no}/commissions"
+    shares = [{"line_no": 2, "level": 1, "beneficiary": "agent-7", "rate_bp": 1250}]
+    first = backend.post(url, {"shares": shares}, key="told")
+    assert first.status_code == 201, first.content
+    assert {"order_no": paid.order.order_no, "shares": 1, "booked_fen": 0}.items() <= first.json().items()
+    assert backend.post(url, {"shares": shares}, key="told").headers["Idempotency-Replayed"] == "true"
+    other = [{**shares[0], "beneficiary": "agent-8"}]
+    assert backend.post(url, {"shares": other}).status_code in (409, 422)
+    for wrong in ({"shares": []}, {"shares": [{**shares[0], "rate_bp": 10001}]}, {"shares": [{"line_no": 1}]}):
+        assert backend.post(url, wrong).status_code == 400, wrong
+    assert backend.post("/orders/Q404/commissions", {"shares": shares}).status_code == 404

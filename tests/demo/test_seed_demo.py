@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aftersales.models import AfterSalesOrder
+from aftersales.models import AfterSalesOrder, ArbitrationCase, Exchange
 from coupons.models import UserCoupon
 from demo.access import get_demo_access
 from demo.commands.seed_demo import seed_demo
+from ledgers.models import CommissionAccount, PointsAccount
 from merchants.models import Merchant
 from orders.models import Order
 from reconciliation.commands.run_reconciliation import run_reconciliation
@@ -34,6 +35,7 @@ def test_an_order_and_a_claim_in_every_state(seeded, tmp_path) -> None:
         "REFUND_FAILED",
         "REJECTED",
         "CANCELED",
+        "COMPLETED",
     } <= set(claims)
 
     again = seed_demo(now=NOW + timedelta(hours=1), state=tmp_path)
@@ -46,6 +48,20 @@ def test_the_nut_and_tea_order(seeded) -> None:
     refunds = AfterSalesOrder.objects.filter(order=order).order_by("created_at")
     assert [claim.approved_total_fen for claim in refunds] == [17167, 8833]
     assert UserCoupon.objects.get(pk=order.coupon_id).status == "AVAILABLE"
+
+
+def test_points_commissions_an_exchange_and_arbitration(seeded) -> None:
+    assert PointsAccount.objects.get(user_id="u-sun").balance == 300 + 153 + 196
+    assert dict(CommissionAccount.objects.values_list("beneficiary", "pending_fen")) == {"tuan-li": 590, "tuan-wu": 197}
+    exchange = Exchange.objects.get()
+    assert (exchange.credit_fen, exchange.difference_fen) == (7990, 1090)
+    assert exchange.replacement_line is not None
+    assert sorted(ArbitrationCase.objects.values_list("state", "awarded_goods_fen")) == [
+        ("DECIDED", 3990),
+        ("OPEN", None),
+    ]
+    paid = AfterSalesOrder.objects.filter(status="REFUND_SUCCESS", origin__in=["arbitration", "exchange"])
+    assert sorted(claim.approved_total_fen for claim in paid) == [1090, 3990]
 
 
 def test_nothing_is_wrong_in_these_books(seeded) -> None:

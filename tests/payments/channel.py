@@ -69,8 +69,10 @@ class Trader:
         self.account.settings["pace"] = {**HASTE, **changes}
         ChannelAccount.objects.filter(id=self.account.id).update(settings=self.account.settings)
 
-    def paid(self, amount_fen: int = 26000, *, notify_url: str = "https://127.0.0.1:1/unused") -> Payment:
-        """An order placed at the channel and paid there."""
+    def paid(
+        self, amount_fen: int = 26000, *, voucher_fen: int = 0, notify_url: str = "https://127.0.0.1:1/unused"
+    ) -> Payment:
+        """An order placed at the channel and paid there, `voucher_fen` of it by the channel's own voucher."""
         gateway = gateway_for(self.account)
         opened = open_payment(
             merchant_id=self.merchant_id,
@@ -88,13 +90,14 @@ class Trader:
             expires_at=None,
             now=moment(),
         )
-        self.sim.pay(opened.out_trade_no, notify=False, channel=self.account.channel)
+        self.sim.pay(opened.out_trade_no, notify=False, channel=self.account.channel, voucher_fen=voucher_fen)
         fact = gateway.query_payment(out_trade_no=opened.out_trade_no, now=moment())
         assert fact.amount_fen is not None
         record_payment_paid(
             payment_id=opened.payment_id,
             trade_no=fact.trade_no,
             amount_fen=fact.amount_fen,
+            payer_paid_fen=fact.payer_paid_fen,
             paid_at=fact.paid_at or moment(),
             now=moment(),
         )

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from kernel import errors
 from payments.commands.abandon_refund import abandon_refund
@@ -85,6 +86,8 @@ def test_the_same_success_five_times_at_once_is_one(shop, refund):
         (SUCCESS, {"total_fen": 26001}, "refund_total_mismatch"),
         (SUCCESS, {"out_trade_no": "Q99999999999999P1"}, "refund_payment_mismatch"),
         (SUCCESS, {"trade_no": "4200000000000"}, "refund_payment_mismatch"),
+        (SUCCESS, {"payer_refund_fen": 17168}, "refund_payer_mismatch"),
+        (PROCESSING, {"payer_refund_fen": -1}, "refund_payer_mismatch"),
     ],
 )
 def test_r14_what_differs_from_ours_moves_nothing(shop, refund, state, other, anomaly):
@@ -200,3 +203,25 @@ def test_any_order_that_contains_a_success_ends_in_it(shop, refund, order):
         tell(shop, refund, state)
     assert standing(refund) == ("SUCCEEDED", ["SUCCESS"], 17167, 17167)
     assert len(events("refund.succeeded")) == 1
+
+
+def test_a26_what_reaches_the_payer_is_kept_beside_the_refund(shop, refund):
+    """10.00 paid, 3.00 of it by the channel's voucher: of 9.00 refunded the payer gets 6.30."""
+    whole = a_refund(shop, a_paid_payment(shop, 1000), 900, owner_no="AS00000000000009")
+    tell(shop, whole, PROCESSING, source="answer")
+    assert attempt_of(whole).payer_fen is None
+    tell(shop, whole, SUCCESS, payer_refund_fen=630)
+    attempt = attempt_of(whole)
+    assert (attempt.amount_fen, attempt.payer_fen) == (900, 630)
+    assert list(RefundFact.objects.filter(attempt=attempt).order_by("id").values_list("amount_fen", "payer_fen")) == [
+        (900, None),
+        (900, 630),
+    ]
+    assert request_of(whole).amount_fen == 900
+    assert Payment.objects.get(id=attempt.payment_id).refunded_fen == 900
+
+
+def test_a26_the_database_gives_the_payer_no_more_than_the_refund(shop, refund):
+    for fen in (17168, -1):
+        with pytest.raises(IntegrityError, match="payer_gets_at_most_the_amount"), transaction.atomic():
+            RefundAttempt.objects.update(payer_fen=fen)

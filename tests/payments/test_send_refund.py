@@ -367,6 +367,21 @@ def test_a_parked_refund_is_sent_on_under_its_own_number(trader):
     assert trader.at_channel(payment) == [(refund.refund_no, 3000, "SUCCESS")]
 
 
+def test_a26_a_channel_voucher_takes_its_share_of_the_refund(trader):
+    """Paid 10.00, of it 3.00 by a voucher of the channel: 9.00 are refunded, 6.30 reach the payer, both are kept."""
+    payment = trader.paid(1000, voucher_fen=300)
+    assert (payment.amount_fen, payment.payer_paid_fen) == (1000, 700)
+    refund = trader.refund(payment, 900)
+    step(refund)
+    trader.sim.settle(refund.refund_no)
+    step(refund)
+    attempt = newest(refund)
+    assert (attempt.status, attempt.amount_fen, attempt.payer_fen) == ("SUCCESS", 900, 630)
+    payment.refresh_from_db()
+    assert payment.refunded_fen == 900
+    assert set(RefundFact.objects.values_list("amount_fen", "payer_fen")) == {(900, 630)}
+
+
 def test_the_connection_of_an_account_is_tested(trader):
     from payments.commands.probe_account import probe_account
     from payments.commands.save_account import save_account

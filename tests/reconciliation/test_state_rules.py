@@ -230,6 +230,8 @@ def test_rollback_missing_and_waiting(books: Books) -> None:
     careless("DELETE FROM after_sales_rollback WHERE system = 'points'", tables=("after_sales_rollback",))
     finding = the_finding(books, "ROLLBACK_MISSING", claim.after_sales_no)
     assert finding.theirs["missing"] == ["points"]
+    repaired(books, finding)
+    assert claim.rollbacks.filter(system="points", state="DONE").count() == 1
 
 
 def test_order_differs_from_its_history(books: Books) -> None:
