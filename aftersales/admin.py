@@ -33,6 +33,7 @@ from aftersales.commands.retry_after_sales import retry_after_sales
 from aftersales.commands.retry_rollback import retry_rollback
 from aftersales.commands.settle_offline import settle_offline
 from aftersales.commands.ship_replacement import ship_replacement
+from aftersales.legends import CLAIMS
 from aftersales.models import (
     Actor,
     AfterSalesLog,
@@ -115,6 +116,8 @@ class AfterSalesAdmin(QuitsAdmin):
     list_filter = [TabFilter, "type", admin.MerchantFilter]
     list_select_related = ["line", "merchant"]
     list_hint = gettext_lazy("What buyers want back. The soonest deadline stands first.")
+    empty_hint = admin.QUIET
+    legends = CLAIMS
     search_fields = ["after_sales_no", "order_no", "user_id"]
     change_form_template = "aftersales/claim.html"
     change_list_template = "aftersales/queue.html"

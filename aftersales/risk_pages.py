@@ -15,6 +15,7 @@ from aftersales import forms
 from aftersales.actors import By
 from aftersales.commands.change_risk_rule import change_risk_rule
 from aftersales.commands.decide_risk import decide_risk
+from aftersales.legends import REVIEWS
 from aftersales.models import Actor, RiskReview, RiskRule
 from aftersales.risk import RULES
 from kernel import admin, money
@@ -84,6 +85,8 @@ class RiskReviewAdmin(QuitsAdmin):
     list_filter = [OpenFilter, ClaimMerchantFilter]
     list_select_related = ["after_sales__line"]
     list_hint = gettext_lazy("Claims that hit a rule. Nothing approves them by itself until somebody has looked.")
+    empty_hint = admin.QUIET
+    legends = REVIEWS
     search_fields = ["after_sales__after_sales_no", "after_sales__order_no"]
     ordering = ["created_at"]
     fields = ["claim", "found", "amount", "state", "decided_by", "reason", "decided_at"]

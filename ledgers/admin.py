@@ -84,6 +84,7 @@ class StockAdmin(QuitsAdmin):
     """Pieces by bucket."""
 
     list_display = ["sku", "title", "sellable", "reserved", "defect"]
+    list_hint = gettext_lazy("Pieces by bucket: for sale, reserved by orders, defective.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["sku", "title"]
     ordering = ["sku", "id"]
@@ -104,6 +105,7 @@ class StockEntryAdmin(QuitsAdmin):
         "balance_after",
         "reference",
     ]
+    list_hint = gettext_lazy("Every movement of stock, newest first. Entries are never edited.")
     list_filter = ["kind", "bucket", admin.MerchantFilter]
     list_select_related = ["item"]
     search_fields = ["reference"]
@@ -136,6 +138,7 @@ class JournalAdmin(QuitsAdmin):
         "order_no",
         "sides",
     ]
+    list_hint = gettext_lazy("Every fen that moved, on both sides. Entries are never edited.")
     list_filter = ["kind", admin.MerchantFilter]
     search_fields = ["reference"]
     search_help_text = gettext_lazy("A whole order, payment or refund number.")
@@ -166,6 +169,7 @@ class PointsAdmin(QuitsAdmin):
 
     list_display = ["balance", admin.when("created_at", OPENED)]
     list_display_links = ["balance"]
+    list_hint = gettext_lazy("The points of each user, with every movement behind them.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["user_id"]
     search_help_text = gettext_lazy("A whole user id.")
@@ -203,6 +207,7 @@ class CommissionAdmin(QuitsAdmin):
         admin.money("frozen_fen", gettext_lazy("Frozen")),
         admin.money("withdrawn_fen", gettext_lazy("Withdrawn")),
     ]
+    list_hint = gettext_lazy("What each beneficiary has. Below zero is a debt that later commissions offset.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["beneficiary"]
     search_help_text = gettext_lazy("A whole beneficiary id.")
@@ -252,6 +257,7 @@ class SalesAdmin(QuitsAdmin):
         "returned_qty",
         admin.money("returned_fen", gettext_lazy("Refunds")),
     ]
+    list_hint = gettext_lazy("What was sold and what came back, by day and SKU.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["sku"]
     search_help_text = gettext_lazy("A whole SKU.")

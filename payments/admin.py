@@ -12,6 +12,8 @@ from django.contrib import admin as django_admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -30,6 +32,7 @@ from payments.commands.query_refund import query_refund
 from payments.commands.retry_refund import retry_refund
 from payments.commands.save_account import save_account
 from payments.gateway import AbnormalRefundTo
+from payments.legends import BILL_TONES, BILLS, NOTIFIES, PAYMENTS, REFUNDS
 from payments.models import (
     BillLine,
     ChannelAccount,
@@ -147,6 +150,8 @@ class PaymentAdmin(QuitsAdmin):
         admin.when("paid_at", gettext_lazy("Paid")),
     ]
     list_filter = ["status", "channel", "kind", admin.MerchantFilter]
+    list_hint = gettext_lazy("What was asked for at the channels, what came, and what went back of it.")
+    legends = PAYMENTS
     search_fields = ["out_trade_no"]
     search_help_text = gettext_lazy("A whole order, payment or trade number.")
     ordering = ["-created_at", "-id"]
@@ -241,6 +246,8 @@ class RefundAdmin(QuitsAdmin):
         admin.when("succeeded_at", gettext_lazy("Refunded")),
     ]
     list_filter = ["status", "route", "owner_kind", admin.MerchantFilter]
+    list_hint = gettext_lazy("Money on its way back to buyers, with every number and everything the channel said.")
+    legends = REFUNDS
     search_fields = ["owner_no"]
     search_help_text = gettext_lazy("A whole after-sales, order or refund number.")
     ordering = ["-created_at", "-id"]
@@ -381,6 +388,7 @@ class NotifyAdmin(QuitsAdmin):
     list_hint = gettext_lazy(
         "What was not believed is kept as evidence: the first 4 KiB, at most 30 a minute per address."
     )
+    legends = NOTIFIES
     search_fields = ["out_trade_no"]
     search_help_text = gettext_lazy("A whole payment, trade, refund or notify number, or an address.")
     ordering = ["-received_at", "-id"]
@@ -413,13 +421,15 @@ class BillAdmin(QuitsAdmin):
         admin.status(
             "state",
             gettext_lazy("State"),
-            {"PARSED": "success", "EMPTY": "neutral", "WAITING": "warning", "CORRUPT": "danger"},
+            BILL_TONES,
         ),
         "row_count",
         admin.money("amount_fen", gettext_lazy("Σ amounts")),
         admin.when("downloaded_at", gettext_lazy("Downloaded")),
     ]
     list_filter = ["state", "channel", "kind", admin.MerchantFilter]
+    list_hint = gettext_lazy("The channels' own books, one a day, account and kind; the daily run reads them.")
+    legends = BILLS
     ordering = ["-bill_on", "channel", "kind", "id"]
     fields = [
         "bill_on",
@@ -481,6 +491,10 @@ class NewAccountForm(AccountForm):
         self.fields["merchant"].queryset = Merchant.objects.order_by("code")  # type: ignore[attr-defined]
 
 
+def _one_line(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 @admin.register(ChannelAccount)
 class AccountAdmin(QuitsAdmin):
     """Merchants' accounts at the channels. Keys go in and never come out."""
@@ -495,6 +509,7 @@ class AccountAdmin(QuitsAdmin):
         admin.when("tested_at", gettext_lazy("Tested")),
     ]
     list_filter = ["channel", "is_active", admin.MerchantFilter]
+    list_hint = gettext_lazy("The merchants' accounts at the channels. Keys go in and never come out.")
     ordering = ["-created_at", "-id"]
     fields = [
         "merchant",
@@ -530,8 +545,11 @@ class AccountAdmin(QuitsAdmin):
         return bool(account.secrets_encrypted)
 
     @django_admin.display(description=gettext_lazy("Settings"))
-    def plain_settings(self, account: ChannelAccount) -> str:
-        return json.dumps(account.settings, ensure_ascii=False, indent=2)
+    def plain_settings(self, account: ChannelAccount) -> SafeString:
+        rows = ((name, _one_line(value)) for name, value in sorted(account.settings.items()))
+        return format_html(
+            '<dl class="q-settings">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", rows)
+        )
 
     def form_initial(self, request: HttpRequest, obj: ChannelAccount, button: Button) -> dict[str, Any]:
         if button.name != "change":
