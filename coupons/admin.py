@@ -361,7 +361,9 @@ class TemplateAdmin(QuitsAdmin):
         admin.when("created_at", gettext_lazy("Created at")),
     ]
     list_filter = ["kind", admin.MerchantFilter]
-    list_hint = gettext_lazy("Every version of every template. A change is a new version; coupons in wallets keep theirs.")
+    list_hint = gettext_lazy(
+        "Every version of every template. A change is a new version; coupons in wallets keep theirs."
+    )
     search_fields = ["code", "name"]
     ordering = ["-id"]
     list_buttons = [Button("create", gettext_lazy("New version"), form=TemplateForm, icon="add", variant="primary")]

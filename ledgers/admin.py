@@ -127,6 +127,22 @@ class StockEntryAdmin(QuitsAdmin):
         return badge(f"{entry.delta:+d}", "success" if entry.delta > 0 else "warning")
 
 
+ACCOUNTS: dict[str, Any] = {
+    "sales": gettext_lazy("Sales"),
+    "refunds": gettext_lazy("Refunds"),
+    "unclaimed": gettext_lazy("Second charges, not claimed yet"),
+    "channel_clearing:wechat": gettext_lazy("WeChat Pay owes us"),
+    "channel_clearing:alipay": gettext_lazy("Alipay owes us"),
+    "channel_clearing:balance": gettext_lazy("Balances of users"),
+    "channel_clearing:offline": gettext_lazy("Paid offline"),
+}
+
+
+def account_name(account: str) -> str:
+    """An account of the journal in words, if it has any."""
+    return str(ACCOUNTS.get(account, account))
+
+
 @admin.register(JournalEntry)
 class JournalAdmin(QuitsAdmin):
     """Every fen that moved, on both sides."""
@@ -156,7 +172,7 @@ class JournalAdmin(QuitsAdmin):
     @django_admin.display(description=gettext_lazy("Debit and credit"))
     def sides(self, entry: JournalEntry) -> str:
         lines = sorted(entry.lines.all(), key=lambda line: -line.amount_fen)
-        return " · ".join(f"{line.account} {money.display(line.amount_fen)}" for line in lines)
+        return " · ".join(f"{account_name(line.account)} {money.display(line.amount_fen)}" for line in lines)
 
 
 MOST = 200

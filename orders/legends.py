@@ -70,10 +70,10 @@ ANOMALIES = [
                 "The buyer paid twice. The second charge is refunded; see that the refund arrived, then resolve."
             ),
             Anomaly.Kind.PAID_ON_CLOSED: _(
-                "Money came after the order had closed and could not be reopened. It goes back; tell the buyer."
+                "A payment was reported after the order had closed for good. What arrived goes back; tell the buyer."
             ),
             Anomaly.Kind.PAID_ON_CANCELLED: _(
-                "The buyer cancelled while paying. The order stays cancelled and the money goes back; tell the buyer."
+                "The buyer cancelled while paying. The order stays cancelled, what arrived goes back; tell the buyer."
             ),
             Anomaly.Kind.ORDER_DISAPPEARED: _(
                 "A verified callback names no order of ours. Ask who placed this payment; refund it at the channel."
@@ -88,7 +88,7 @@ ANOMALIES = [
                 "The channel gave no answer, so nobody knows whether it was paid. Ask it now."
             ),
             Anomaly.Kind.MALFORMED_PAID_NOTIFY: _(
-                "A callback without amount or trade number. The channel was asked instead; look at its answer."
+                "A signed callback without amount or trade number. Nothing moved; ask the channel what it means."
             ),
             Anomaly.Kind.REFUND_DRIFT: _(
                 "The channel reports another refund than we asked for. Nothing moved; finance compares both figures."

@@ -43,6 +43,7 @@ from payments.models import (
     RefundFact,
     RefundRequest,
 )
+from payments.words import CHANNELS
 
 MONEY = gettext_lazy("Money")
 VIEWERS = MONEY_READERS | CUSTOMER_SERVICE
@@ -125,6 +126,25 @@ admin.register_search("payments.payment", _find_payment, page=Payment)
 admin.register_search("payments.refund", _find_refund, page=RefundRequest)
 
 
+@django_admin.display(description=gettext_lazy("Channel"))
+def channel(row: Any) -> Any:
+    """The channel of a payment, a callback or a bill by its name."""
+    return CHANNELS.get(row.channel, row.channel)
+
+
+class ChannelFilter(django_admin.SimpleListFilter):
+    """By channel, from the list of channels: Django would look through every row to find out which there are."""
+
+    title = gettext_lazy("channel")
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(ChannelAccount.Channel.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(channel=self.value()) if self.value() else queryset
+
+
 def exactly(queryset: QuerySet[Any], term: str, *names: str) -> tuple[QuerySet[Any], bool]:
     """Rows in which one of these columns is the whole term: an index answers, however many rows there are."""
     term = term.strip()
@@ -143,13 +163,13 @@ class PaymentAdmin(QuitsAdmin):
     list_display = [
         "out_trade_no",
         "order_no",
-        "channel",
+        channel,
         admin.money("amount_fen", gettext_lazy("Amount")),
         admin.status("status", gettext_lazy("Status"), pages.PAYMENT_TONES),
         admin.money("refunded_fen", gettext_lazy("Refunded")),
         admin.when("paid_at", gettext_lazy("Paid")),
     ]
-    list_filter = ["status", "channel", "kind", admin.MerchantFilter]
+    list_filter = ["status", ChannelFilter, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy("What was asked for at the channels, what came, and what went back of it.")
     legends = PAYMENTS
     search_fields = ["out_trade_no"]
@@ -377,14 +397,14 @@ class NotifyAdmin(QuitsAdmin):
 
     list_display = [
         admin.when("received_at", gettext_lazy("Received")),
-        "channel",
+        channel,
         "event_type",
         admin.status("verdict", gettext_lazy("Verdict"), pages.VERDICT_TONES),
         "out_trade_no",
         "refund_no",
         "address",
     ]
-    list_filter = ["verdict", "channel", "kind", admin.MerchantFilter]
+    list_filter = ["verdict", ChannelFilter, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy(
         "What was not believed is kept as evidence: the first 4 KiB, at most 30 a minute per address."
     )
@@ -416,7 +436,7 @@ class BillAdmin(QuitsAdmin):
 
     list_display = [
         "bill_on",
-        "channel",
+        channel,
         "kind",
         admin.status(
             "state",
@@ -427,13 +447,13 @@ class BillAdmin(QuitsAdmin):
         admin.money("amount_fen", gettext_lazy("Σ amounts")),
         admin.when("downloaded_at", gettext_lazy("Downloaded")),
     ]
-    list_filter = ["state", "channel", "kind", admin.MerchantFilter]
+    list_filter = ["state", ChannelFilter, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy("The channels' own books, one a day, account and kind; the daily run reads them.")
     legends = BILLS
     ordering = ["-bill_on", "channel", "kind", "id"]
     fields = [
         "bill_on",
-        "channel",
+        channel,
         "kind",
         "state",
         "sha1",
@@ -547,9 +567,7 @@ class AccountAdmin(QuitsAdmin):
     @django_admin.display(description=gettext_lazy("Settings"))
     def plain_settings(self, account: ChannelAccount) -> SafeString:
         rows = ((name, _one_line(value)) for name, value in sorted(account.settings.items()))
-        return format_html(
-            '<dl class="q-settings">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", rows)
-        )
+        return format_html('<dl class="q-settings">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", rows))
 
     def form_initial(self, request: HttpRequest, obj: ChannelAccount, button: Button) -> dict[str, Any]:
         if button.name != "change":

@@ -50,7 +50,9 @@ BILLS = [
     Legend(
         "state",
         {
-            ChannelBill.State.WAITING: _("The channel has not made it yet, usually before 10:00. Tried again by itself."),
+            ChannelBill.State.WAITING: _(
+                "The channel has not made it yet, usually before 10:00. Tried again by itself."
+            ),
             ChannelBill.State.EMPTY: _("The channel says that nothing happened that day."),
             ChannelBill.State.PARSED: _("Read; its rows add up to its own summary."),
             ChannelBill.State.CORRUPT: _(
