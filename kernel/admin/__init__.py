@@ -26,9 +26,9 @@ QUIET = gettext_lazy("Nothing waits here. That is good news, or a filter is set.
 """What an empty queue says."""
 
 __all__ = [
+    "QUIET",
     "Button",
     "ButtonForm",
-    "QUIET",
     "Hit",
     "Legend",
     "MerchantFilter",
