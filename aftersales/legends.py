@@ -11,8 +11,8 @@ CLAIMS = [
         "status",
         {
             Status.WAIT_AUDIT: _(
-                "The merchant approves or refuses. After the deadline an unshipped refund approves itself if the shop wants"
-                " it so; everything else goes to the platform."
+                "The merchant approves or refuses. After the deadline an unshipped refund approves itself if the shop"
+                " wants it so; everything else goes to the platform."
             ),
             Status.WAIT_BUYER_RETURN: _(
                 "Approved. The buyer sends the goods back and enters the parcel; after the deadline the claim ends."
@@ -24,8 +24,8 @@ CLAIMS = [
                 "The new goods cost more. The buyer pays the difference, or the exchange becomes a refund."
             ),
             Status.WAIT_MERCHANT_SHIP: _(
-                "The merchant sends the replacement and enters the parcel. An exchange that is not sent in time becomes a"
-                " refund."
+                "The merchant sends the replacement and enters the parcel. An exchange that is not sent in time becomes"
+                " a refund."
             ),
             Status.WAIT_BUYER_CONFIRM: _("The replacement is on its way. The buyer or the deadline confirms it."),
             Status.REFUNDING: _("The money is on its way back through the channel. Nothing is left to do by hand."),
