@@ -46,6 +46,31 @@ def is_open(review: RiskReview) -> bool:
     return review.state == RiskReview.State.OPEN
 
 
+FIGURES: dict[str, Any] = {
+    "claims": gettext_lazy("applications"),
+    "days": gettext_lazy("within days"),
+    "percent": gettext_lazy("percent wanted back"),
+    "from_fen": gettext_lazy("from"),
+    "buyers": gettext_lazy("other buyers"),
+    "other_buyers": gettext_lazy("other buyers"),
+    "returns": gettext_lazy("returns"),
+    "age_days": gettext_lazy("days old"),
+    "moved": gettext_lazy("parcel seen by a carrier"),
+}
+
+
+def in_words(figures: dict[str, Any]) -> str:
+    """Figures of a rule, or what it found, as people read them."""
+    parts = []
+    for name, value in figures.items():
+        if name.endswith("_fen"):
+            value = money.display(value)
+        elif isinstance(value, bool):
+            value = _("Yes") if value else _("No")
+        parts.append(f"{FIGURES.get(name, name)} {value}")
+    return ", ".join(parts)
+
+
 def rule_label(kind: str) -> str:
     """What a rule is called."""
     return str(RULES[kind].label) if kind in RULES else kind
@@ -129,10 +154,7 @@ class RiskReviewAdmin(QuitsAdmin):
         return format_html_join(
             "",
             '<div>{} <span class="q-muted">{}</span></div>',
-            (
-                (rule_label(hit["rule"]), ", ".join(f"{name}: {value}" for name, value in hit["found"].items()))
-                for hit in review.hits
-            ),
+            ((rule_label(hit["rule"]), in_words(hit["found"])) for hit in review.hits),
         )
 
     @django_admin.display(description=gettext_lazy("Amount"))
@@ -195,7 +217,7 @@ class RiskRuleAdmin(QuitsAdmin):
 
     @django_admin.display(description=gettext_lazy("Figures"))
     def figures(self, rule: RiskRule) -> str:
-        return ", ".join(f"{name} = {value}" for name, value in rule.params.items()) or "–"
+        return in_words(rule.params) or "–"
 
     def do_change(
         self, request: HttpRequest, obj: RiskRule, data: dict[str, Any], *, key: BusinessKey, now: datetime
