@@ -106,6 +106,7 @@ def test_an_anomaly_of_each_kind(page: Page, live_server, log_in, console, shot,
 
     log_in(a_person(role=Role.CUSTOMER_SERVICE, now=shop.now, username="wen"))
     expect(page.locator("[data-waiting='orders.anomalies']")).to_contain_text(str(len(waiting)))
+    shot("orders-desk-cs-zh")
     page.locator("[data-waiting='orders.anomalies']").click()
     expect(page.locator("#result_list tbody tr.data-row")).to_have_count(len(waiting))
 
@@ -137,6 +138,10 @@ def test_an_anomaly_of_each_kind(page: Page, live_server, log_in, console, shot,
         assert "{'" not in said and '{"' not in said and "None" not in said, said
         if kind in (Kind.COUPON_CONFLICT, Kind.REFUND_DRIFT):
             shot(f"day-anomaly-{kind}-zh")
+        if kind == Kind.PAID_ON_CANCELLED:
+            page.goto(f"{live_server.url}/admin/orders/order/{anomaly.order_id}/change/")
+            shot("orders-page-cancelled-zh")
+            page.go_back()
         page.locator("[data-button=resolve]").click()
         page.fill("[name=resolution]", "已核对两边记录，并电话告知买家。")
         page.locator("form[data-once] button[type=submit]").click()
