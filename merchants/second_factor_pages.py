@@ -82,7 +82,7 @@ def set_up(request: HttpRequest) -> HttpResponse:
         uri = one_time_codes.uri(secret, username=staff.user.get_username(), issuer=settings.QUITS_ISSUER)
         groups = [secret[start : start + 4] for start in range(0, len(secret), 4)]
         # A data address, which the page's own policy allows: the secret goes to no other host and into no file.
-        picture = segno.make(uri, error="m").svg_data_uri(scale=5, border=3, dark="#16201f", light="#fff")
+        picture = segno.make(uri, error="m").svg_data_uri(omitsize=True, border=3, dark="#16201f", light="#fff")
         context |= {"form": form, "secret": " ".join(groups), "uri": uri, "picture": picture}
     return TemplateResponse(request, f"{folder}/set_up.html", context)
 

@@ -53,6 +53,7 @@ NAMES: dict[str, Any] = {
     "channel": _("Channel"),
     "source": _("Source"),
     "code": _("Code"),
+    "dead": _("Given up"),
     "paid_at": _("Paid at"),
     "version": _("Version"),
     "coupon_state": _("Coupon"),
