@@ -206,6 +206,9 @@ class FindingAdmin(QuitsAdmin):
         rule = rule_named(finding.rule)
         return str(rule.title) if rule else finding.rule
 
+    def name_of(self, request: HttpRequest, obj: Finding) -> str:
+        return f"{obj.severity} {self.title(obj)} {obj.key}"
+
     def get_list_display(self, request: HttpRequest) -> Any:
         return [*super().get_list_display(request), self.row_buttons(request, "repair", "take")]
 

@@ -31,10 +31,10 @@ FINDINGS = [
     Legend(
         "severity",
         {
-            "P0": _("Money or ownership is wrong. Today, before anything else; no release goes out."),
-            "P1": _("It becomes wrong if nobody acts. Most have a repair; no release goes out."),
-            "P2": _("Late, or not proven yet."),
-            "P3": _("Worth knowing."),
+            "P0": _("Today, before anything else. No release goes out before it is ended."),
+            "P1": _("Today. Most have a repair. No release goes out before it is ended."),
+            "P2": _("This week."),
+            "P3": _("No hurry."),
         },
         SEVERITY_TONES,
     ),

@@ -266,7 +266,6 @@ class QuitsAdmin(ModelAdmin):
             "saved_filters": self.admin_site.policy.filters_of(request.user, self.opts.label_lower),
             "page_label": self.opts.label_lower,
             "list_hint": self.list_hint,
-            "empty_hint": self.empty_hint,
             "legends": legend.listed(self.model, self.legends),
             **(extra_context or {}),
         }

@@ -118,6 +118,7 @@ def test_a_day_is_reconciled_and_a_refund_paid_offline(
     send(page)
     assert RefundRequest.objects.get(owner_no=claim.after_sales_no).status == "FAILED"
     settings.QUITS_SECOND_FACTOR_ROLES = frozenset()
+    page.context.clear_cookies()
     log_in(a_person(role=Role.FINANCE, now=clock.now(), username="ben"))
     page.goto(f"{address}/do/approve_voucher/")
     send(page)
