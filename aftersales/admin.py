@@ -47,13 +47,16 @@ from aftersales.models import (
     Rollback,
     Status,
 )
-from aftersales.reasons import reason_label
+from aftersales.reasons import REASONS, reason_label
 from kernel import admin, clock, money
 from kernel.admin import QuitsAdmin, reveal
 from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.roles import AUDITOR, CUSTOMER_SERVICE, FINANCE, MERCHANT, OPERATIONS, OWNER, READERS
+from payments.words import REASONS as REASON_WORDS
+
+REASON_WORDS.update({code: reason.label for code, reason in REASONS.items()})
 
 scoping.register(
     AfterSalesOrder,

@@ -560,6 +560,9 @@ class AccountAdmin(QuitsAdmin):
         Button("create", gettext_lazy("New account"), form=NewAccountForm, icon="add", variant="primary"),
     ]
 
+    def name_of(self, request: HttpRequest, obj: ChannelAccount) -> str:
+        return f"{obj.get_channel_display()} {obj.mchid}".strip()
+
     @django_admin.display(description=gettext_lazy("Secrets stored"), boolean=True)
     def has_secrets(self, account: ChannelAccount) -> bool:
         return bool(account.secrets_encrypted)

@@ -39,5 +39,7 @@ CONTRADICTIONS: dict[str, Any] = {
     "refund_lives_after_end": _("Alive after it had ended"),
     "refused_refund_is_processing": _("Refused, and under way all the same"),
 }
+REASONS: dict[str, Any] = {}
+"""Why a refund was asked for, by code: the floors above fill it with the words of theirs."""
 EVERYTHING = {**FAILURES, **REFUND_STATES, **CONTRADICTIONS}
 """Codes of these tables differ, so one filter serves them all."""

@@ -5,7 +5,7 @@ from typing import Any
 from django import template
 
 from kernel import money
-from payments.words import CHANNELS, EVERYTHING
+from payments.words import CHANNELS, EVERYTHING, REASONS
 
 register = template.Library()
 
@@ -26,3 +26,9 @@ def channel_name(channel: str) -> Any:
 def in_words(code: str) -> Any:
     """A code of the channel or of a refund in words, if it has any."""
     return EVERYTHING.get(code, code)
+
+
+@register.filter
+def reason_name(code: str) -> Any:
+    """Why a refund was asked for."""
+    return REASONS.get(code, code)

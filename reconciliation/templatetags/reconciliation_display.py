@@ -97,7 +97,8 @@ STATUSES: dict[str, Any] = {
     **dict(RefundRequest.Status.choices),
     **dict(Status.choices),
 }
-"""A plain status is an order's, a coupon's, a payment's, a refund's or a claim's; of two with one code the later stands here."""
+"""A plain status is an order's, a coupon's, a payment's, a refund's or a claim's. Of one code's two words the later
+one stands here."""
 
 WORDS: dict[str, dict[str, Any]] = {
     "status": STATUSES,

@@ -76,6 +76,8 @@ async function sendRows(form) {
   form.querySelector("[type=submit]").hidden = true;
   form.querySelector("[data-cancel]").hidden = true;
   form.querySelector("[data-back]").hidden = false;
+  const fields = form.querySelector("[data-fields]");
+  if (fields) fields.hidden = true;
 }
 
 document.addEventListener("submit", async (event) => {
