@@ -104,7 +104,6 @@ ANOMALIES = [
                 " after ten minutes."
             ),
         },
-        in_list=False,
     ),
     Legend(
         "state",

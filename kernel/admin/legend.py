@@ -12,12 +12,11 @@ Text = str | Promise
 
 @dataclass(frozen=True)
 class Legend:
-    """The lines of one choice field. `in_list=False`: only on the page, where the list would be too long."""
+    """The lines of one choice field, with the tones of its labels."""
 
     field: str
     lines: Mapping[Any, Text]
     tones: Mapping[Any, str] = field(default_factory=dict)
-    in_list: bool = True
 
 
 def listed(model: type[Model], legends: Iterable[Legend]) -> list[dict[str, Any]]:
@@ -32,7 +31,6 @@ def listed(model: type[Model], legends: Iterable[Legend]) -> list[dict[str, Any]
             ],
         }
         for legend in legends
-        if legend.in_list
     ]
 
 
