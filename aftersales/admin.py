@@ -33,6 +33,7 @@ from aftersales.commands.retry_after_sales import retry_after_sales
 from aftersales.commands.retry_rollback import retry_rollback
 from aftersales.commands.settle_offline import settle_offline
 from aftersales.commands.ship_replacement import ship_replacement
+from aftersales.legends import CLAIMS
 from aftersales.models import (
     Actor,
     AfterSalesLog,
@@ -46,13 +47,16 @@ from aftersales.models import (
     Rollback,
     Status,
 )
-from aftersales.reasons import reason_label
+from aftersales.reasons import REASONS, reason_label
 from kernel import admin, clock, money
 from kernel.admin import QuitsAdmin, reveal
 from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.roles import AUDITOR, CUSTOMER_SERVICE, FINANCE, MERCHANT, OPERATIONS, OWNER, READERS
+from payments.words import REASONS as REASON_WORDS
+
+REASON_WORDS.update({code: reason.label for code, reason in REASONS.items()})
 
 scoping.register(
     AfterSalesOrder,
@@ -115,6 +119,8 @@ class AfterSalesAdmin(QuitsAdmin):
     list_filter = [TabFilter, "type", admin.MerchantFilter]
     list_select_related = ["line", "merchant"]
     list_hint = gettext_lazy("What buyers want back. The soonest deadline stands first.")
+    empty_hint = admin.QUIET
+    legends = CLAIMS
     search_fields = ["after_sales_no", "order_no", "user_id"]
     change_form_template = "aftersales/claim.html"
     change_list_template = "aftersales/queue.html"

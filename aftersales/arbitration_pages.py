@@ -17,6 +17,7 @@ from aftersales.commands.add_evidence import add_evidence
 from aftersales.commands.add_statement import add_statement
 from aftersales.commands.decide_arbitration import decide_arbitration
 from aftersales.drafts import left_of_units
+from aftersales.legends import CASES
 from aftersales.models import Actor, ArbitrationCase, ArbitrationStatement, ArbitrationUnit, Evidence
 from kernel import admin, money
 from kernel.admin import Button, QuitsAdmin, Scope
@@ -76,6 +77,8 @@ class ArbitrationAdmin(QuitsAdmin):
     list_filter = [OpenFilter, admin.MerchantFilter]
     list_select_related = ["line", "after_sales"]
     list_hint = gettext_lazy("Both sides speak, the platform decides, and the decision pays.")
+    empty_hint = admin.QUIET
+    legends = CASES
     search_fields = ["order_no"]
     ordering = ["opened_at", "id"]
     change_form_template = "aftersales/case.html"

@@ -15,6 +15,7 @@ from aftersales import forms
 from aftersales.actors import By
 from aftersales.commands.change_risk_rule import change_risk_rule
 from aftersales.commands.decide_risk import decide_risk
+from aftersales.legends import REVIEWS
 from aftersales.models import Actor, RiskReview, RiskRule
 from aftersales.risk import RULES
 from kernel import admin, money
@@ -43,6 +44,31 @@ scoping.register(
 
 def is_open(review: RiskReview) -> bool:
     return review.state == RiskReview.State.OPEN
+
+
+FIGURES: dict[str, Any] = {
+    "claims": gettext_lazy("applications"),
+    "days": gettext_lazy("within days"),
+    "percent": gettext_lazy("percent wanted back"),
+    "from_fen": gettext_lazy("from"),
+    "buyers": gettext_lazy("other buyers"),
+    "other_buyers": gettext_lazy("other buyers"),
+    "returns": gettext_lazy("returns"),
+    "age_days": gettext_lazy("days old"),
+    "moved": gettext_lazy("parcel seen by a carrier"),
+}
+
+
+def in_words(figures: dict[str, Any]) -> str:
+    """Figures of a rule, or what it found, as people read them."""
+    parts = []
+    for name, value in figures.items():
+        if name.endswith("_fen"):
+            value = money.display(value)
+        elif isinstance(value, bool):
+            value = _("Yes") if value else _("No")
+        parts.append(f"{FIGURES.get(name, name)} {value}")
+    return ", ".join(parts)
 
 
 def rule_label(kind: str) -> str:
@@ -84,6 +110,8 @@ class RiskReviewAdmin(QuitsAdmin):
     list_filter = [OpenFilter, ClaimMerchantFilter]
     list_select_related = ["after_sales__line"]
     list_hint = gettext_lazy("Claims that hit a rule. Nothing approves them by itself until somebody has looked.")
+    empty_hint = admin.QUIET
+    legends = REVIEWS
     search_fields = ["after_sales__after_sales_no", "after_sales__order_no"]
     ordering = ["created_at"]
     fields = ["claim", "found", "amount", "state", "decided_by", "reason", "decided_at"]
@@ -126,10 +154,7 @@ class RiskReviewAdmin(QuitsAdmin):
         return format_html_join(
             "",
             '<div>{} <span class="q-muted">{}</span></div>',
-            (
-                (rule_label(hit["rule"]), ", ".join(f"{name}: {value}" for name, value in hit["found"].items()))
-                for hit in review.hits
-            ),
+            ((rule_label(hit["rule"]), in_words(hit["found"])) for hit in review.hits),
         )
 
     @django_admin.display(description=gettext_lazy("Amount"))
@@ -192,7 +217,7 @@ class RiskRuleAdmin(QuitsAdmin):
 
     @django_admin.display(description=gettext_lazy("Figures"))
     def figures(self, rule: RiskRule) -> str:
-        return ", ".join(f"{name} = {value}" for name, value in rule.params.items()) or "–"
+        return in_words(rule.params) or "–"
 
     def do_change(
         self, request: HttpRequest, obj: RiskRule, data: dict[str, Any], *, key: BusinessKey, now: datetime

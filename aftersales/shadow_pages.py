@@ -57,6 +57,7 @@ class AfterSalesSettingsAdmin(QuitsAdmin):
     """What a merchant set, and which algorithm decides amounts."""
 
     list_display = ["merchant", "instant", "carrier_silence_days", "algorithm", "shadow_algorithm"]
+    list_hint = gettext_lazy("What each shop sets for after-sales, and which amount algorithm is live.")
     list_filter = [admin.MerchantFilter]
     list_select_related = ["merchant"]
     fields = [
@@ -178,6 +179,7 @@ class ShadowDifferenceAdmin(QuitsAdmin):
         "shadow",
         admin.when("created_at", gettext_lazy("Calculated"), ordering="created_at"),
     ]
+    list_hint = gettext_lazy("Claims for which the second algorithm gives another amount than the live one.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["order_no"]
     ordering = ["-created_at", "-id"]

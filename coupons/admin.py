@@ -20,6 +20,8 @@ from coupons.commands.reverse_operation import REVERSIBLE, reverse_operation
 from coupons.commands.settle_review import settle_review
 from coupons.commands.void_coupon import void_coupon
 from coupons.coupon_page import DECISION_TONES, TONES, drawn, promise_of, reasons_of
+from coupons.legends import CAMPAIGN_TONES, CAMPAIGNS, DECISIONS
+from coupons.legends import COUPONS as STATUS_LINES
 from coupons.models import (
     Campaign,
     CouponCommand,
@@ -95,6 +97,7 @@ class CouponAdmin(QuitsAdmin):
     ]
     list_filter = ["status", admin.MerchantFilter]
     list_hint = gettext_lazy("Search by coupon id, user or order.")
+    legends = STATUS_LINES
     search_fields = ["id"]
     search_help_text = gettext_lazy("Coupon id, user or order")
     ordering = ["-id"]
@@ -267,6 +270,8 @@ class ReturnDecisionAdmin(QuitsAdmin):
         "decided_by",
     ]
     list_filter = [ReviewFilter, "decision", admin.MerchantFilter]
+    list_hint = gettext_lazy("What became of coupons after refunds, and why. Some wait for a person.")
+    legends = DECISIONS
     list_select_related = ["policy"]
     search_fields = ["order_no", "cause_no"]
     ordering = ["-id"]
@@ -356,6 +361,9 @@ class TemplateAdmin(QuitsAdmin):
         admin.when("created_at", gettext_lazy("Created at")),
     ]
     list_filter = ["kind", admin.MerchantFilter]
+    list_hint = gettext_lazy(
+        "Every version of every template. A change is a new version; coupons in wallets keep theirs."
+    )
     search_fields = ["code", "name"]
     ordering = ["-id"]
     list_buttons = [Button("create", gettext_lazy("New version"), form=TemplateForm, icon="add", variant="primary")]
@@ -409,12 +417,14 @@ class CampaignAdmin(QuitsAdmin):
         "code",
         "name",
         "template_code",
-        admin.status("state", gettext_lazy("State"), {"OPEN": "success", "CLOSED": "neutral"}),
+        admin.status("state", gettext_lazy("State"), CAMPAIGN_TONES),
         "per_user_limit",
         "total_limit",
         admin.when("starts_at", gettext_lazy("Starts at")),
     ]
     list_filter = ["state", admin.MerchantFilter]
+    list_hint = gettext_lazy("Who may take which coupon, and how many. A closed campaign issues no more.")
+    legends = CAMPAIGNS
     search_fields = ["code", "name"]
     ordering = ["-id"]
     audit_fields = ["state"]
@@ -472,6 +482,7 @@ class ReturnPolicyAdmin(QuitsAdmin):
     """Versions of return policies: drafts, looked at against past decisions, then published for good."""
 
     list_display = ["code", "version", "state", "rules_in_words", "created_by"]
+    list_hint = gettext_lazy("What becomes of a coupon when its order is refunded. A published version never changes.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["code"]
     ordering = ["-id"]
@@ -561,6 +572,7 @@ class RefusalAdmin(QuitsAdmin):
         "actor",
     ]
     list_filter = ["command", "code"]
+    list_hint = gettext_lazy("Coupon commands that were refused: what they asked, and what they met.")
     search_fields = ["coupon_id"]
     ordering = ["-id"]
     fields = [

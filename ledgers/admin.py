@@ -99,6 +99,7 @@ class StockAdmin(QuitsAdmin):
     """Pieces by bucket."""
 
     list_display = ["sku", "title", "sellable", "reserved", "defect"]
+    list_hint = gettext_lazy("Pieces by bucket: for sale, reserved by orders, defective.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["sku", "title"]
     ordering = ["sku", "id"]
@@ -119,6 +120,7 @@ class StockEntryAdmin(QuitsAdmin):
         "balance_after",
         "reference",
     ]
+    list_hint = gettext_lazy("Every movement of stock, newest first. Entries are never edited.")
     list_filter = ["kind", "bucket", admin.MerchantFilter]
     list_select_related = ["item"]
     search_fields = ["reference"]
@@ -140,6 +142,22 @@ class StockEntryAdmin(QuitsAdmin):
         return badge(f"{entry.delta:+d}", "success" if entry.delta > 0 else "warning")
 
 
+ACCOUNTS: dict[str, Any] = {
+    "sales": gettext_lazy("Sales"),
+    "refunds": gettext_lazy("Refunds"),
+    "unclaimed": gettext_lazy("Second charges, not claimed yet"),
+    "channel_clearing:wechat": gettext_lazy("WeChat Pay owes us"),
+    "channel_clearing:alipay": gettext_lazy("Alipay owes us"),
+    "channel_clearing:balance": gettext_lazy("Balances of users"),
+    "channel_clearing:offline": gettext_lazy("Paid offline"),
+}
+
+
+def account_name(account: str) -> str:
+    """An account of the journal in words, if it has any."""
+    return str(ACCOUNTS.get(account, account))
+
+
 @admin.register(JournalEntry)
 class JournalAdmin(QuitsAdmin):
     """Every fen that moved, on both sides."""
@@ -151,6 +169,7 @@ class JournalAdmin(QuitsAdmin):
         "order_no",
         "sides",
     ]
+    list_hint = gettext_lazy("Every fen that moved, on both sides. Entries are never edited.")
     list_filter = ["kind", admin.MerchantFilter]
     search_fields = ["reference"]
     search_help_text = gettext_lazy("A whole order, payment or refund number.")
@@ -168,7 +187,7 @@ class JournalAdmin(QuitsAdmin):
     @django_admin.display(description=gettext_lazy("Debit and credit"))
     def sides(self, entry: JournalEntry) -> str:
         lines = sorted(entry.lines.all(), key=lambda line: -line.amount_fen)
-        return " · ".join(f"{line.account} {money.display(line.amount_fen)}" for line in lines)
+        return " · ".join(f"{account_name(line.account)} {money.display(line.amount_fen)}" for line in lines)
 
 
 MOST = 200
@@ -181,6 +200,7 @@ class PointsAdmin(QuitsAdmin):
 
     list_display = ["balance", admin.when("created_at", OPENED)]
     list_display_links = ["balance"]
+    list_hint = gettext_lazy("The points of each user, with every movement behind them.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["user_id"]
     search_help_text = gettext_lazy("A whole user id.")
@@ -302,6 +322,7 @@ class CommissionAdmin(QuitsAdmin):
         admin.money("frozen_fen", gettext_lazy("Frozen")),
         admin.money("withdrawn_fen", gettext_lazy("Withdrawn")),
     ]
+    list_hint = gettext_lazy("What each beneficiary has. Below zero is a debt that later commissions offset.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["beneficiary"]
     search_help_text = gettext_lazy("A whole beneficiary id.")
@@ -351,6 +372,7 @@ class SalesAdmin(QuitsAdmin):
         "returned_qty",
         admin.money("returned_fen", gettext_lazy("Refunds")),
     ]
+    list_hint = gettext_lazy("What was sold and what came back, by day and SKU.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["sku"]
     search_help_text = gettext_lazy("A whole SKU.")

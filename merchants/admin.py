@@ -696,17 +696,22 @@ def _seen(name: str, label: Any) -> Any:
     return column
 
 
+MESSAGE_TONES = {"DONE": "success", "FAILED": "warning", "DEAD": "danger", "RUNNING": "info"}
+MESSAGE_LINES = {
+    InboxMessage.State.RUNNING: gettext_lazy("A consumer works on it now."),
+    InboxMessage.State.DONE: gettext_lazy("Its effect is there."),
+    InboxMessage.State.FAILED: gettext_lazy("It failed and is tried again by itself."),
+    InboxMessage.State.DEAD: gettext_lazy("Its tries are used up. Mend the cause, then give it its tries back."),
+}
+
+
 @desk.register(InboxMessage)
 class InboxMessageAdmin(desk.QuitsAdmin):
     list_display = [
         desk.when("created_at", gettext_lazy("When")),
         _seen("event_name", gettext_lazy("Event")),
         _seen("consumer", gettext_lazy("Consumer")),
-        desk.status(
-            "state",
-            gettext_lazy("State"),
-            {"DONE": "success", "FAILED": "warning", "DEAD": "danger", "RUNNING": "info"},
-        ),
+        desk.status("state", gettext_lazy("State"), MESSAGE_TONES),
         _seen("attempts", gettext_lazy("Attempts")),
     ]
     readonly_fields = [
@@ -725,6 +730,8 @@ class InboxMessageAdmin(desk.QuitsAdmin):
     search_fields = ["=consumer", "=event_name", "=event_id"]
     ordering = ["-id"]
     list_hint = gettext_lazy("What became of each event in each consumer. Failed ones are tried again by themselves.")
+    empty_hint = desk.QUIET
+    legends = [desk.Legend("state", MESSAGE_LINES, MESSAGE_TONES)]
     audit_fields = ["state", "attempts"]
     bulk = ["revive"]
     buttons = [

@@ -25,7 +25,7 @@ from merchants.commands.change_staff import confirm_own_password
 from merchants.commands.enter_desk import leave_desk
 from merchants.commands.record_action import record_action
 from merchants.commands.save_filter import forget_filter, save_filter
-from merchants.models import SavedFilter, Staff
+from merchants.models import SavedFilter, Staff, StaffAction
 from merchants.roles import MERCHANT, NOBODY, Role
 
 M = TypeVar("M", bound=Model)
@@ -222,6 +222,13 @@ class Policy:
         staff = staff_of(user)
         if staff is not None:
             forget_filter(staff_id=staff.pk, filter_id=filter_id, now=now)
+
+    def last_change(self, row: Model) -> tuple[str, datetime] | None:
+        """Who of the staff did something to this row last, and when."""
+        done = StaffAction.objects.filter(
+            subject_type=row._meta.label_lower, subject_id=str(row.pk), outcome="done"
+        ).exclude(action__in=["reveal", "export"])
+        return done.order_by("-id").values_list("username", "at").first()
 
     def record(
         self,

@@ -19,7 +19,7 @@ from kernel.admin.buttons import Reason
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.roles import AUDITOR, CUSTOMER_SERVICE, FINANCE, MERCHANT, OPERATIONS, OWNER, READERS
-from orders import order_page
+from orders import anomaly_page, order_page
 from orders.actors import staff
 from orders.commands.ask_channel import ask_channel
 from orders.commands.close_by_admin import close_by_admin
@@ -28,6 +28,7 @@ from orders.commands.resolve_anomaly import assign_anomaly, resolve_anomaly
 from orders.commands.revoke_order_token import revoke_order_token
 from orders.commands.ship_order import ship_order
 from orders.commands.sign_shipment import sign_shipment
+from orders.legends import ANOMALIES, ORDERS, QUOTES
 from orders.models import (
     Anomaly,
     CouponDecision,
@@ -197,6 +198,13 @@ def in_conflict(order: Order) -> bool:
     return order.status == Order.Status.PAID and order.coupon_state == CouponState.CONFLICT
 
 
+def price_kept(order: Order) -> str:
+    """What honouring gives away."""
+    return _("%(amount)s were taken off by a coupon that another order has now. You keep this price.") % {
+        "amount": money.display(order.discount_fen)
+    }
+
+
 def told(asked: Any) -> str:
     """What came of asking the channel, in one line."""
     if not asked.answers:
@@ -241,6 +249,8 @@ class OrderAdmin(QuitsAdmin):
         admin.when("paid_at", gettext_lazy("Paid")),
     ]
     list_filter = ["status", "fulfilment", "coupon_state", "closed_reason", "pay_method", admin.MerchantFilter]
+    list_hint = gettext_lazy("Every order, newest first. Its page shows payments, coupon, parcels and shares.")
+    legends = ORDERS
     search_fields = ["order_no"]
     search_help_text = gettext_lazy("A whole order, payment or trade number, or a user.")
     ordering = ["-created_at", "-id"]
@@ -287,10 +297,7 @@ class OrderAdmin(QuitsAdmin):
             gettext_lazy("Keep the price without the coupon"),
             form=Reason,
             icon="handshake",
-            confirm=lambda order: (
-                _("%(amount)s were taken off by a coupon that another order has now. You keep this price.")
-                % {"amount": money.display(order.discount_fen)}
-            ),
+            confirm=lambda order: price_kept(order),
             allowed=in_conflict,
         ),
         Button(
@@ -437,6 +444,8 @@ class AnomalyAdmin(QuitsAdmin):
     list_filter = [WaitingFilter, "kind", "state", admin.MerchantFilter]
     list_select_related = ["owner"]
     list_hint = gettext_lazy("One row per fact, however often it came. The system's own answer is in the list.")
+    empty_hint = admin.QUIET
+    legends = ANOMALIES
     search_fields = ["order_no"]
     search_help_text = gettext_lazy("A whole order, payment or trade number.")
     ordering = ["-created_at", "-id"]
@@ -461,6 +470,7 @@ class AnomalyAdmin(QuitsAdmin):
             gettext_lazy("Keep the price without the coupon"),
             form=Reason,
             icon="handshake",
+            confirm=lambda anomaly: price_kept(anomaly.order),
             allowed=anomaly_in_conflict,
         ),
         Button("resolve", gettext_lazy("Resolve"), form=ResolveForm, icon="check", allowed=is_waiting),
@@ -480,7 +490,7 @@ class AnomalyAdmin(QuitsAdmin):
         return order_page.outcome_of(anomaly)
 
     def page_context(self, request: HttpRequest, obj: Anomaly) -> dict[str, Any]:
-        return order_page.anomaly_context(obj)
+        return anomaly_page.anomaly_context(obj)
 
     def do_take(
         self, request: HttpRequest, obj: Anomaly, data: dict[str, Any], *, key: BusinessKey, now: datetime
@@ -521,6 +531,8 @@ class QuoteAdmin(QuitsAdmin):
         admin.when("created_at", gettext_lazy("Created")),
     ]
     list_filter = ["state", admin.MerchantFilter]
+    list_hint = gettext_lazy("Prices that buyers asked for. Each stands for a few minutes and holds its coupon.")
+    legends = QUOTES
     search_fields = ["order_no"]
     search_help_text = gettext_lazy("A whole order number, or a user.")
     ordering = ["-created_at", "-id"]

@@ -1,6 +1,5 @@
-"""What the pages of an order and of an anomaly show besides the row itself: read in a constant number of queries."""
+"""What the pages of an order and of a quote show besides the row itself: read in a constant number of queries."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +8,6 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
 
 from coupons.models import CouponRedemption
-from kernel import money
 from orders.matrix import Action
 from orders.models import Anomaly, CouponState, Order, OrderStatusLog, Quote
 from payments.models import ChannelNotify, Payment, RefundRequest
@@ -53,34 +51,10 @@ OUTCOMES: dict[str, Any] = {
     "stays_paid": _("Stays paid, tried again"),
     "refund_order": _("Refund of the order"),
     "needs a person": _("Needs a person"),
+    "nothing was moved": _("Nothing moved"),
+    "asked again later": _("Asked again later"),
 }
 """What the system did, in words for people."""
-
-NAMES: dict[str, Any] = {
-    "said": _("The callback said"),
-    "answer": _("The channel answered"),
-    "event": _("Event"),
-    "notify_id": _("Callback"),
-    "notify_no": _("Notify number"),
-    "state": _("State"),
-    "status": _("Status"),
-    "closed_reason": _("Closed because"),
-    "payment_status": _("Status of the payment"),
-    "trade_no": _("Trade number"),
-    "out_trade_no": _("Payment number"),
-    "payable_fen": _("Payable"),
-    "amount_fen": _("Amount"),
-    "theirs_fen": _("Amount at the channel"),
-    "claimed_fen": _("Amount in the callback"),
-    "not_reopened": _("Not reopened because"),
-    "detail": _("Detail"),
-    "error": _("Error"),
-    "while": _("While"),
-    "cause": _("Cause"),
-    "coupon_id": _("Coupon"),
-    "asked_by": _("Asked by"),
-}
-"""The members of an anomaly's evidence, in words for people; what is not named here is shown as it is."""
 
 USUAL_WAY = (Order.Status.PENDING, Order.Status.PAID, Order.Status.DELIVERED, Order.Status.COMPLETED)
 MOST = 100
@@ -196,38 +170,6 @@ def after_sales_url(order: Order) -> str:
 def outcome_of(anomaly: Anomaly) -> Any:
     """What the system did about it."""
     return OUTCOMES.get(anomaly.outcome, anomaly.outcome) or "–"
-
-
-def readable(members: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    """Evidence as (name, value) for people: money as money, statuses by their names, nothing for nothing."""
-    shown = []
-    for name, value in members.items():
-        if name.endswith("_fen") and isinstance(value, int):
-            value = money.display(value)
-        elif name == "status" and value in Order.Status.values:
-            value = Order.Status(value).label
-        elif name == "closed_reason" and value in Order.ClosedReason.values:
-            value = Order.ClosedReason(value).label
-        shown.append((NAMES.get(name, name), "–" if value in (None, "") else value))
-    return shown
-
-
-def anomaly_context(anomaly: Anomaly) -> dict[str, Any]:
-    """Both sides' evidence of an anomaly, and where it leads."""
-    evidence = dict(anomaly.evidence)
-    ours, theirs = evidence.pop("ours", None), evidence.pop("theirs", None)
-    notifies = ChannelNotify.objects.filter(merchant_id=anomaly.merchant_id, out_trade_no=anomaly.out_trade_no)
-    return {
-        "anomaly": anomaly,
-        "tone": ANOMALY_TONES[anomaly.state],
-        "outcome": outcome_of(anomaly),
-        "ours": readable(ours or {}),
-        "theirs": readable(theirs or {}),
-        "facts": readable({name: value for name, value in evidence.items() if value not in (None, "", {}, [])}),
-        "order": anomaly.order,
-        "order_url": reverse("admin:orders_order_change", args=[anomaly.order_id]) if anomaly.order_id else "",
-        "notifies": notify_rows(notifies.order_by("-received_at")[:MOST]) if anomaly.out_trade_no else [],
-    }
 
 
 def quote_context(quote: Quote) -> dict[str, Any]:

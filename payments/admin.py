@@ -12,6 +12,8 @@ from django.contrib import admin as django_admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -31,6 +33,7 @@ from payments.commands.refund_to_balance import refund_to_balance
 from payments.commands.retry_refund import retry_refund
 from payments.commands.save_account import save_account
 from payments.gateway import AbnormalRefundTo
+from payments.legends import BILL_TONES, BILLS, NOTIFIES, PAYMENTS, REFUNDS
 from payments.models import (
     BillLine,
     ChannelAccount,
@@ -41,6 +44,7 @@ from payments.models import (
     RefundFact,
     RefundRequest,
 )
+from payments.words import CHANNELS
 
 MONEY = gettext_lazy("Money")
 VIEWERS = MONEY_READERS | CUSTOMER_SERVICE
@@ -124,6 +128,25 @@ admin.register_search("payments.payment", _find_payment, page=Payment)
 admin.register_search("payments.refund", _find_refund, page=RefundRequest)
 
 
+@django_admin.display(description=gettext_lazy("Channel"))
+def channel(row: Any) -> Any:
+    """The channel of a payment, a callback or a bill by its name."""
+    return CHANNELS.get(row.channel, row.channel)
+
+
+class ChannelFilter(django_admin.SimpleListFilter):
+    """By channel, from the list of channels: Django would look through every row to find out which there are."""
+
+    title = gettext_lazy("channel")
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(ChannelAccount.Channel.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(channel=self.value()) if self.value() else queryset
+
+
 def exactly(queryset: QuerySet[Any], term: str, *names: str) -> tuple[QuerySet[Any], bool]:
     """Rows in which one of these columns is the whole term: an index answers, however many rows there are."""
     term = term.strip()
@@ -142,13 +165,15 @@ class PaymentAdmin(QuitsAdmin):
     list_display = [
         "out_trade_no",
         "order_no",
-        "channel",
+        channel,
         admin.money("amount_fen", gettext_lazy("Amount")),
         admin.status("status", gettext_lazy("Status"), pages.PAYMENT_TONES),
         admin.money("refunded_fen", gettext_lazy("Refunded")),
         admin.when("paid_at", gettext_lazy("Paid")),
     ]
-    list_filter = ["status", "channel", "kind", admin.MerchantFilter]
+    list_filter = ["status", ChannelFilter, "kind", admin.MerchantFilter]
+    list_hint = gettext_lazy("What was asked for at the channels, what came, and what went back of it.")
+    legends = PAYMENTS
     search_fields = ["out_trade_no"]
     search_help_text = gettext_lazy("A whole order, payment or trade number.")
     ordering = ["-created_at", "-id"]
@@ -247,6 +272,8 @@ class RefundAdmin(QuitsAdmin):
         admin.when("succeeded_at", gettext_lazy("Refunded")),
     ]
     list_filter = ["status", "route", "owner_kind", admin.MerchantFilter]
+    list_hint = gettext_lazy("Money on its way back to buyers, with every number and everything the channel said.")
+    legends = REFUNDS
     search_fields = ["owner_no"]
     search_help_text = gettext_lazy("A whole after-sales, order or refund number.")
     ordering = ["-created_at", "-id"]
@@ -392,17 +419,18 @@ class NotifyAdmin(QuitsAdmin):
 
     list_display = [
         admin.when("received_at", gettext_lazy("Received")),
-        "channel",
+        channel,
         "event_type",
         admin.status("verdict", gettext_lazy("Verdict"), pages.VERDICT_TONES),
         "out_trade_no",
         "refund_no",
         "address",
     ]
-    list_filter = ["verdict", "channel", "kind", admin.MerchantFilter]
+    list_filter = ["verdict", ChannelFilter, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy(
         "What was not believed is kept as evidence: the first 4 KiB, at most 30 a minute per address."
     )
+    legends = NOTIFIES
     search_fields = ["out_trade_no"]
     search_help_text = gettext_lazy("A whole payment, trade, refund or notify number, or an address.")
     ordering = ["-received_at", "-id"]
@@ -430,22 +458,24 @@ class BillAdmin(QuitsAdmin):
 
     list_display = [
         "bill_on",
-        "channel",
+        channel,
         "kind",
         admin.status(
             "state",
             gettext_lazy("State"),
-            {"PARSED": "success", "EMPTY": "neutral", "WAITING": "warning", "CORRUPT": "danger"},
+            BILL_TONES,
         ),
         "row_count",
         admin.money("amount_fen", gettext_lazy("Σ amounts")),
         admin.when("downloaded_at", gettext_lazy("Downloaded")),
     ]
-    list_filter = ["state", "channel", "kind", admin.MerchantFilter]
+    list_filter = ["state", ChannelFilter, "kind", admin.MerchantFilter]
+    list_hint = gettext_lazy("The channels' own books, one a day, account and kind; the daily run reads them.")
+    legends = BILLS
     ordering = ["-bill_on", "channel", "kind", "id"]
     fields = [
         "bill_on",
-        "channel",
+        channel,
         "kind",
         "state",
         "sha1",
@@ -510,6 +540,10 @@ class NewAccountForm(AccountForm):
         self.fields["merchant"].queryset = Merchant.objects.order_by("code")  # type: ignore[attr-defined]
 
 
+def _one_line(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 @admin.register(ChannelAccount)
 class AccountAdmin(QuitsAdmin):
     """Merchants' accounts at the channels. Keys go in and never come out."""
@@ -524,6 +558,7 @@ class AccountAdmin(QuitsAdmin):
         admin.when("tested_at", gettext_lazy("Tested")),
     ]
     list_filter = ["channel", "is_active", admin.MerchantFilter]
+    list_hint = gettext_lazy("The merchants' accounts at the channels. Keys go in and never come out.")
     ordering = ["-created_at", "-id"]
     fields = [
         "merchant",
@@ -554,13 +589,17 @@ class AccountAdmin(QuitsAdmin):
         Button("create", gettext_lazy("New account"), form=NewAccountForm, icon="add", variant="primary"),
     ]
 
+    def name_of(self, request: HttpRequest, obj: ChannelAccount) -> str:
+        return f"{obj.get_channel_display()} {obj.mchid}".strip()
+
     @django_admin.display(description=gettext_lazy("Secrets stored"), boolean=True)
     def has_secrets(self, account: ChannelAccount) -> bool:
         return bool(account.secrets_encrypted)
 
     @django_admin.display(description=gettext_lazy("Settings"))
-    def plain_settings(self, account: ChannelAccount) -> str:
-        return json.dumps(account.settings, ensure_ascii=False, indent=2)
+    def plain_settings(self, account: ChannelAccount) -> SafeString:
+        rows = ((name, _one_line(value)) for name, value in sorted(account.settings.items()))
+        return format_html('<dl class="q-settings">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", rows))
 
     def form_initial(self, request: HttpRequest, obj: ChannelAccount, button: Button) -> dict[str, Any]:
         if button.name != "change":

@@ -31,6 +31,7 @@ from reconciliation.commands.comment_finding import comment_finding
 from reconciliation.commands.recheck_finding import recheck_finding
 from reconciliation.commands.refuse_repair import refuse_repair
 from reconciliation.commands.repair_finding import repair_finding, repair_of
+from reconciliation.legends import FINDINGS, RUN_TONES, RUNS, SEVERITY_TONES, STATE_TONES
 from reconciliation.models import Finding, FindingComment, FindingSighting, ReconciliationRun, TimingItem
 from reconciliation.queries import (
     get_export_rows,
@@ -43,16 +44,6 @@ from reconciliation.tasks import reconcile_on
 
 WORKERS = CUSTOMER_SERVICE | OPERATIONS | FINANCE
 DECIDERS = OPERATIONS | FINANCE
-SEVERITY_TONES = {"P0": "danger", "P1": "warning", "P2": "info", "P3": "neutral"}
-STATE_TONES = {
-    "OPEN": "danger",
-    "ASSIGNED": "info",
-    "REPAIR_REQUESTED": "warning",
-    "REPAIRED": "info",
-    "RESOLVED": "success",
-    "ACCEPTED": "neutral",
-}
-RUN_TONES = {"DONE": "success", "WAITING": "warning", "FAILED": "danger", "RUNNING": "info"}
 
 scoping.register(
     Finding,
@@ -172,6 +163,8 @@ class FindingAdmin(QuitsAdmin):
         admin.when("first_seen_at", gettext_lazy("first seen"), ordering="first_seen_at"),
     ]
     list_filter = [UnfinishedFilter, "severity", "rule", admin.MerchantFilter]
+    empty_hint = admin.QUIET
+    legends = FINDINGS
     search_fields = ["key", "rule"]
     list_select_related = ["merchant", "owner"]
     ordering = ["severity", "-first_seen_at", "-id"]
@@ -212,6 +205,9 @@ class FindingAdmin(QuitsAdmin):
     def title(self, finding: Finding) -> str:
         rule = rule_named(finding.rule)
         return str(rule.title) if rule else finding.rule
+
+    def name_of(self, request: HttpRequest, obj: Finding) -> str:
+        return f"{obj.severity} {self.title(obj)} {obj.key}"
 
     def get_list_display(self, request: HttpRequest) -> Any:
         return [*super().get_list_display(request), self.row_buttons(request, "repair", "take")]
@@ -302,6 +298,7 @@ class RunAdmin(QuitsAdmin):
         admin.when("finished_at", gettext_lazy("finished")),
     ]
     list_filter = ["kind", "state"]
+    legends = RUNS
     ordering = ["-on_date", "kind"]
     change_form_template = "reconciliation/run.html"
     addresses = {"reconciliation_run_export": "export", "reconciliation_bill": "bill"}

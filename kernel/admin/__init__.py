@@ -3,6 +3,8 @@
 Who may see and do what is asked of `site.policy`, which merchants.scoping fills; without it everything is denied.
 """
 
+from django.utils.translation import gettext_lazy
+
 from kernel.admin.buttons import Button, ButtonForm
 from kernel.admin.charts import Point, day_link, register_chart
 from kernel.admin.columns import money, status, when, yes_no
@@ -16,14 +18,20 @@ from kernel.admin.desk import (
     register_waiting,
 )
 from kernel.admin.filters import MerchantFilter
+from kernel.admin.legend import Legend
 from kernel.admin.pages import QuitsAdmin, personal, register
 from kernel.admin.site import site
 from kernel.admin.yuan import YuanField
 
+QUIET = gettext_lazy("Nothing waits here. That is good news, or a filter is set.")
+"""What an empty queue says."""
+
 __all__ = [
+    "QUIET",
     "Button",
     "ButtonForm",
     "Hit",
+    "Legend",
     "MerchantFilter",
     "Point",
     "QuitsAdmin",

@@ -1,16 +1,18 @@
 """QuitsAdmin: a list and a page that read, scoped to the reader, with buttons that call commands."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -20,7 +22,7 @@ from unfold.admin import ModelAdmin
 
 from kernel import clock
 from kernel.admin import buttons as press
-from kernel.admin import export
+from kernel.admin import export, legend
 from kernel.admin.buttons import Button
 from kernel.admin.columns import mask
 from kernel.admin.export import Column
@@ -31,6 +33,8 @@ from kernel.admin.site import QuitsAdminSite, site
 from kernel.errors import IllegalTransition, NotFound, Refusal, VersionConflict
 
 A = TypeVar("A", bound="type[ModelAdmin]")
+LATELY = timedelta(minutes=30)
+"""A change that a person whose page is stale may have overlooked."""
 
 
 def register(*models: type[Model]) -> Callable[[A], A]:
@@ -66,7 +70,10 @@ class QuitsAdmin(ModelAdmin):
     audit_fields: list[str] = ["status", "version"]
     list_hint: str | Promise = ""
     """One line under the list's title: what this list is for."""
-    empty_hint: str | Promise = gettext_lazy("Nothing here. That is good news, or a filter is set.")
+    empty_hint: str | Promise = gettext_lazy("Nothing here yet, or a filter is set.")
+    """What an empty list says."""
+    legends: list[legend.Legend] = []
+    """What each status means, in a line."""
     export_columns: list[Column] = []
     """(label, path or function) of the list as CSV, for roles with the action "export"; empty: no export."""
 
@@ -241,6 +248,7 @@ class QuitsAdmin(ModelAdmin):
             "list_url": self.list_url(),
             "subtitle": self.name_of(request, obj),
             "shown_name": self.name_of(request, obj),
+            "status_lines": legend.said_of(obj, self.legends),
             **self.page_context(request, obj),
             **(extra_context or {}),
         }
@@ -258,7 +266,7 @@ class QuitsAdmin(ModelAdmin):
             "saved_filters": self.admin_site.policy.filters_of(request.user, self.opts.label_lower),
             "page_label": self.opts.label_lower,
             "list_hint": self.list_hint,
-            "empty_hint": self.empty_hint,
+            "legends": legend.listed(self.model, self.legends),
             **(extra_context or {}),
         }
         return super().changelist_view(request, context)
@@ -303,7 +311,9 @@ class QuitsAdmin(ModelAdmin):
         obj = self.object_or_404(request, object_id)
         chosen = self.button_named(request, button, self.buttons)
         if not chosen.allowed(obj):
-            messages.warning(request, _("This is no longer possible: the state has changed."))
+            messages.warning(
+                request, self.who_was_there(obj) or _("This is no longer possible: the state has changed.")
+            )
             return redirect(self.page_url(obj))
         return self._ask_or_act(request, chosen, obj, back=self.page_url(obj))
 
@@ -321,6 +331,8 @@ class QuitsAdmin(ModelAdmin):
             refusal, said = self._act(request, button, obj, data, request.POST.get("once") or press.new_once())
             if isinstance(said, HttpResponse):
                 return said
+            if isinstance(refusal, VersionConflict | IllegalTransition) and not refusal.data.get("changed_by"):
+                said = (self.who_was_there(obj) if obj else "") or said
             if refusal is None or form is None or isinstance(refusal, VersionConflict | IllegalTransition):
                 messages.add_message(request, messages.ERROR if refusal else messages.SUCCESS, said)
                 return redirect(back)
@@ -342,6 +354,16 @@ class QuitsAdmin(ModelAdmin):
             "list_url": self.list_url(),
         }
         return TemplateResponse(request, "admin/button.html", context)
+
+    def who_was_there(self, obj: Any) -> str:
+        """Who changed the object before this person could, and when; "" when no colleague did lately."""
+        last = self.admin_site.policy.last_change(obj)
+        if last is None or clock.now() - last[1] > LATELY:
+            return ""
+        return _("Changed by %(who)s at %(when)s. This is how it stands now: look again, then decide.") % {
+            "who": last[0],
+            "when": timezone.localtime(last[1]).strftime("%H:%M:%S"),
+        }
 
     def _form(self, request: HttpRequest, button: Button, obj: Any, *, bulk: bool) -> Any:
         if button.form is None:
@@ -404,7 +426,11 @@ class QuitsAdmin(ModelAdmin):
         return [("", _("Select action")), *((name, str(label)) for _f, name, label in actions.values())]
 
     def bulk_view(self, request: HttpRequest, button: str) -> HttpResponse:
-        """Act on many rows, each by its own command: one refused row stops nothing, each row says what happened."""
+        """Act on many rows, each by its own command: one refused row stops nothing, each row says what happened.
+
+        The page sends them a few at a time and asks for JSON, so that people see it progress; without a script all of
+        them come at once. The one-time token is the same, so that a row sent twice is done once.
+        """
         if request.method != "POST" or not self.has_view_permission(request):
             raise PermissionDenied
         if button not in self.bulk:
@@ -423,6 +449,8 @@ class QuitsAdmin(ModelAdmin):
             results.append(
                 {"obj": obj, "name": self.name_of(request, obj), "url": self.page_url(obj), "ok": ok, "said": said}
             )
+        if request.headers.get("Accept") == "application/json":
+            return JsonResponse({"rows": [_told(row) for row in results]})
         context = {
             **self.admin_site.each_context(request),
             "title": chosen.label,
@@ -439,7 +467,7 @@ class QuitsAdmin(ModelAdmin):
         self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str
     ) -> tuple[bool, Any]:
         if not button.allowed(obj):
-            return False, _("Not possible in this state.")
+            return False, self.who_was_there(obj) or _("Not possible in this state.")
         try:
             refusal, said = self._act(request, button, obj, data, once)
         except Http404:
@@ -479,6 +507,11 @@ class QuitsAdmin(ModelAdmin):
         for name in [*self.list_display, *self.readonly_fields]:
             if isinstance(name, Personal):
                 declare(model, name.field, name.read)
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """The result of one row for the page's script."""
+    return {"pk": str(row["obj"].pk), "ok": row["ok"], "said": str(row["said"]), "url": row["url"]}
 
 
 def _start_bulk(button: Button, page: QuitsAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:

@@ -32,6 +32,7 @@ class AccessPolicy(Protocol):
     def filters_of(self, user: Person, page: str) -> list[tuple[str, str, str]]: ...
     def save_filter(self, user: Person, *, page: str, label: str, query: str, now: datetime) -> None: ...
     def forget_filter(self, user: Person, *, filter_id: UUID, now: datetime) -> None: ...
+    def last_change(self, row: Model) -> tuple[str, datetime] | None: ...
     def record(
         self,
         request: HttpRequest,
@@ -94,6 +95,9 @@ class DenyAll:
 
     def forget_filter(self, user: Person, *, filter_id: UUID, now: datetime) -> None:
         raise PermissionError("no access policy is plugged in")
+
+    def last_change(self, row: Model) -> None:
+        return None
 
     def record(self, request: HttpRequest, **facts: Any) -> None:
         raise PermissionError("no access policy is plugged in")

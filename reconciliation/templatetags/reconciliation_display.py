@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import template
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from aftersales.models import Status
+from coupons.models import CouponStatus, ReturnDecision
 from kernel import money
+from orders.models import CouponState, Order
+from payments.models import Payment, RefundAttempt, RefundRequest
 
 register = template.Library()
 
@@ -41,6 +47,37 @@ NAMES = {
     "last_error": _("Last error"),
     "event": _("Event"),
     "consumer": _("Consumer"),
+    "subject": _("About"),
+    "reason": _("Reason"),
+    "account": _("Account"),
+    "after_sales": _("After-sales no."),
+    "because_of": _("Because of"),
+    "committed_fen": _("Committed to refunds"),
+    "created_at": _("Created"),
+    "decided_at": _("Decided at"),
+    "decision": _("Decision"),
+    "ended_at": _("Ended"),
+    "finished_at": _("Finished"),
+    "fulfilment": _("Fulfilment"),
+    "lease": _("Lease"),
+    "lease_until": _("Lease until"),
+    "last_version": _("Newest version"),
+    "operations": _("Operations"),
+    "order": _("Order no."),
+    "orders": _("Orders"),
+    "paid_orders": _("Paid orders"),
+    "payable_fen": _("Payable"),
+    "payments": _("Payments"),
+    "pending": _("Pending"),
+    "quote": _("Quote"),
+    "redemptions_in_force": _("Redemptions in force"),
+    "refunded_fen": _("Refunded"),
+    "refunding_at": _("Refunding since"),
+    "rows": _("Rows"),
+    "since": _("Since"),
+    "missing": _("Missing"),
+    "day": _("Day"),
+    "kind": _("Kind"),
 }
 
 CHANNELS = {
@@ -51,6 +88,29 @@ CHANNELS = {
     "zero": _("Nothing to pay"),
     "unknown": _("Unknown"),
 }
+
+STATUSES: dict[str, Any] = {
+    **{str(value): label for value, label in Order.Status.choices},
+    **dict(CouponStatus.choices),
+    **dict(Payment.Status.choices),
+    **dict(RefundAttempt.Status.choices),
+    **dict(RefundRequest.Status.choices),
+    **dict(Status.choices),
+}
+"""A plain status is an order's, a coupon's, a payment's, a refund's or a claim's. Of one code's two words the later
+one stands here."""
+
+WORDS: dict[str, dict[str, Any]] = {
+    "status": STATUSES,
+    "state": STATUSES,
+    "claim_status": STATUSES,
+    "order_status": STATUSES,
+    "coupon_state": dict(CouponState.choices),
+    "fulfilment": dict(Order.Fulfilment.choices),
+    "decision": dict(ReturnDecision.choices),
+    "channel": CHANNELS,
+}
+"""Codes of the figures that have words."""
 
 TONES = {
     "assigned": "info",
@@ -88,10 +148,22 @@ def figure_name(name: str) -> Any:
 
 @register.filter
 def figure(value: str, name: str) -> str:
-    """An amount as money; everything else as it is stored."""
+    """An amount as money, a status by its name, an instant in the reader's zone; everything else as it is stored."""
+    if value in ("null", ""):
+        return "–"
     if name.endswith("_fen") and value.lstrip("-").isdigit():
         return money.display(int(value))
-    return "–" if value == "null" else value
+    if name.endswith("_at") or name in ("since", "lease_until"):
+        return _moment(value)
+    return str(WORDS.get(name, {}).get(value, value))
+
+
+def _moment(value: str) -> str:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return value
+    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S") if moment.tzinfo else value
 
 
 @register.filter

@@ -74,7 +74,7 @@ def console(page: Page) -> list[str]:
 
 @pytest.fixture
 def shot(page: Page) -> Callable[[str], None]:
-    """Keep a picture of the page at both widths, below $QUITS_VAR/screenshots."""
+    """Keep a picture of the page at both widths, below $QUITS_VAR/screenshots; nothing may stick out of either."""
     folder = Path(django_settings.QUITS_VAR) / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -83,6 +83,8 @@ def shot(page: Page) -> Callable[[str], None]:
         for width, size in (("1280", WIDE), ("phone", PHONE)):
             page.set_viewport_size(size)
             page.wait_for_timeout(150)
+            too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert too_wide <= 0, f"{name} is {too_wide} px too wide for {width}"
             page.screenshot(path=folder / f"{name}-{width}.png", full_page=True)
         page.set_viewport_size(before or WIDE)
 

@@ -3,18 +3,11 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from aftersales.actors import By
-from aftersales.commands.add_evidence import add_evidence
-from aftersales.commands.change_risk_rule import change_risk_rule
 from aftersales.drafts import Replacement
-from aftersales.models import Actor, AfterSalesOrder
+from aftersales.models import AfterSalesOrder
 from kernel import clock
 from merchants.roles import Role
-from tests.aftersales.build import BUYER, a_key, nut_and_tea
-from tests.aftersales.test_arbitration import call_in
-from tests.aftersales.test_evidence import a_png
-from tests.aftersales.test_return import reject
-from tests.aftersales.test_risk import apply
+from tests.aftersales.build import nut_and_tea
 from tests.merchants.factories import a_merchant, a_person
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,65 +71,6 @@ def test_a_page_that_is_no_longer_true_says_who_was_there(page: Page, live_serve
     page.locator("form[data-once] button[type=submit]").click()
     expect(page.locator("body")).to_contain_text("lin")
     assert AfterSalesOrder.objects.get().version == 2
-
-
-def test_the_platform_decides_a_case_and_clears_a_risk(
-    page: Page, live_server, log_in, console, shot, paid, settings, tmp_path
-):
-    settings.QUITS_VAR = tmp_path / "var"
-    change_risk_rule(
-        merchant_id=None,
-        kind="all_back_without_return",
-        params={"percent": 50},
-        is_active=True,
-        changed_by="ops",
-        now=paid.now,
-    )
-    paid.ship(1)
-    paid.ship(2)
-    number = paid.apply(2, type=2, description="有霉味").after_sales_no
-    reject(paid, number, reason="看不出问题")
-    opened = call_in(paid, number)
-    for side, tint in ((By(Actor.BUYER, BUYER), 200), (By(Actor.MERCHANT, "lin"), 90)):
-        add_evidence(
-            merchant_id=paid.merchant.pk,
-            case_id=opened.case_id,
-            content=a_png(60, 40, tint),
-            note="茶饼",
-            by=side,
-            key=a_key(paid.merchant.pk),
-            now=paid.now,
-        )
-    risky = apply(paid, 1, goods_fen=8000, reason_code="damaged")
-    log_in(a_person(role=Role.OPERATIONS, now=paid.now, username="ops"))
-
-    page.goto(f"{live_server.url}/admin/aftersales/arbitrationcase/")
-    shot("arbitration-queue-zh")
-    page.goto(f"{live_server.url}/admin/aftersales/arbitrationcase/{opened.case_id}/change/")
-    expect(page.locator(".as-images img")).to_have_count(2)
-    shot("arbitration-case-zh")
-    page.locator("[data-button=decide]").click()
-    page.fill("[name=goods_fen]", "166.67")
-    page.fill("[name=freight_fen]", "5")
-    page.select_option("[name=responsible]", "merchant")
-    page.fill("[name=decision]", "照片显示受潮")
-    shot("arbitration-decide-zh")
-    page.locator("form[data-once] button[type=submit]").click()
-    expect(page.locator("[data-button=decide]")).to_have_count(0)
-    shot("arbitration-decided-zh")
-
-    page.goto(f"{live_server.url}/admin/aftersales/riskreview/")
-    shot("risk-queue-zh")
-    page.goto(f"{live_server.url}/admin/aftersales/riskreview/{risky.pk}/do/clear/")
-    page.fill("[name=reason]", "老客户")
-    page.locator("form[data-once] button[type=submit]").click()
-    page.goto(f"{live_server.url}/admin/aftersales/riskrule/")
-    shot("risk-rules-zh")
-    page.goto(f"{live_server.url}/admin/aftersales/aftersalesorder/{risky.pk}/change/")
-    shot("after-sales-risk-zh")
-    assert not AfterSalesOrder.objects.get(pk=risky.pk).held_for_review
-    assert AfterSalesOrder.objects.filter(origin="arbitration", status="REFUNDING").count() == 1
-    assert console == []
 
 
 def test_an_exchange_is_received_and_shipped(page: Page, live_server, log_in, console, shot, paid):

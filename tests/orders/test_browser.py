@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from merchants.roles import Role
-from orders.models import Anomaly, Order
+from orders.models import Order
 from tests.admin.conftest import (  # noqa: F401
     _cheap_hashes,
     browser_context_args,
@@ -15,7 +15,6 @@ from tests.admin.conftest import (  # noqa: F401
 )
 from tests.merchants.factories import a_person
 from tests.orders.factories import Shop, order_of
-from tests.orders.test_callback_matrix import cancelled, deliver_callback
 from tests.orders.test_coordinate_coupon import in_conflict
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,36 +50,6 @@ def test_a_merchant_ships_an_order(page: Page, live_server, log_in, console, sho
     expect(page.get_by_role("heading", name="Lines, with every share")).to_be_visible()
     shot("orders-page-delivered-en")
     assert page.locator("[data-button=close]").count() == 0
-    assert console == []
-
-
-def test_customer_service_works_off_an_anomaly(page: Page, live_server, log_in, console, shot, shop: Shop):  # noqa: F811
-    cell = cancelled(shop, "late")
-    charge = shop.simulator.pay(cell.payment.out_trade_no, notify=False, force=True)["charge"]
-    deliver_callback(cell, trade_no=charge["trade_no"], amount_fen=charge["amount_fen"])
-    in_conflict(shop)
-    log_in(a_person(role=Role.CUSTOMER_SERVICE, now=shop.now, username="wen"))
-
-    shot("orders-desk-cs-zh")
-    page.goto(f"{live_server.url}/admin/orders/anomaly/?waiting=1")
-    expect(page.locator("#result_list tbody tr")).to_have_count(2)
-    shot("anomalies-list-zh")
-    anomaly = Anomaly.objects.get(kind="paid_on_cancelled")
-    page.goto(f"{live_server.url}/admin/orders/anomaly/{anomaly.pk}/change/")
-    shot("anomaly-page-zh")
-    page.locator("[data-button=take]").click()
-    page.locator("form[data-once] button[type=submit]").click()
-    expect(page.locator(".q-facts")).to_contain_text("wen")
-    page.locator("[data-button=resolve]").click()
-    page.fill("[name=resolution]", "退款已到账，已电话告知买家。")
-    page.locator("form[data-once] button[type=submit]").click()
-    expect(page.locator("[data-button=resolve]")).to_have_count(0)
-    anomaly.refresh_from_db()
-    assert (anomaly.state, anomaly.owner.username) == ("RESOLVED", "wen")
-    english(page, live_server)
-    shot("anomaly-page-en")
-    page.goto(f"{live_server.url}/admin/orders/order/{cell.ordered.order_id}/change/")
-    shot("orders-page-cancelled-en")
     assert console == []
 
 
