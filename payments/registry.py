@@ -10,6 +10,7 @@ wechat   settings  base_url (default: production), merchant_serial, public_key_i
          secrets   private_key (PEM), api_v3_key (32 characters)
 alipay   settings  gateway_url (default: production), seller_id, alipay_public_keys [PEM, …], timeouts
          secrets   app_private_key (PEM)
+both     settings  bills (default: ["trade", "refund", "fundflow"]): those that the account has a right to
 balance  nothing; the wallet is registered once with ``register_wallet``
 """
 

@@ -14,12 +14,14 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin, clock
 from kernel.admin import Button, ButtonForm, QuitsAdmin, Scope
 from kernel.admin.buttons import Reason
+from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.models import Merchant
@@ -162,7 +164,7 @@ class FindingAdmin(QuitsAdmin):
         "Two books that disagree. Each ends by a repair that a later look confirms, or by a reason."
     )
     list_display = [
-        admin.status("severity", gettext_lazy("severity"), SEVERITY_TONES, ordering="severity"),
+        "level",
         "title",
         "key",
         "merchant",
@@ -207,6 +209,10 @@ class FindingAdmin(QuitsAdmin):
         ),
     ]
     bulk = ["take", "accept"]
+
+    @django_admin.display(description=gettext_lazy("severity"), ordering="severity")
+    def level(self, finding: Finding) -> SafeString:
+        return badge(finding.severity, SEVERITY_TONES[finding.severity])
 
     @django_admin.display(description=gettext_lazy("finding"), ordering="rule")
     def title(self, finding: Finding) -> str:
@@ -328,7 +334,7 @@ class RunAdmin(QuitsAdmin):
         may = self.admin_site.policy.may
         totals = get_totals(obj)
         names = dict(Merchant.objects.values_list("code", "name"))
-        for row in [*totals["refunds"], *totals["payments"]]:
+        for row in [each for rows in totals.values() for each in rows]:
             row["merchant_name"] = names.get(row["merchant"], "")
         bills = (
             ChannelBill.objects.filter(bill_on=obj.on_date)
@@ -341,6 +347,7 @@ class RunAdmin(QuitsAdmin):
                 {"title": _("Refunds"), "rows": totals["refunds"], "three": True},
                 {"title": _("Payments"), "rows": totals["payments"], "three": False},
             ],
+            "flows": totals["flows"],
             "findings": [
                 {
                     "finding": finding,

@@ -10,7 +10,7 @@ from django.db.models import Count, QuerySet
 
 from reconciliation.models import Finding, ReconciliationRun
 
-SECTIONS = ("refunds", "payments")
+SECTIONS = ("refunds", "payments", "flows")
 
 
 def get_unfinished_counts() -> dict[str, int]:
@@ -80,13 +80,14 @@ def get_findings_of(run: ReconciliationRun) -> QuerySet[Finding]:
 
 def get_export_rows(run: ReconciliationRun, *, merchant_code: str | None = None) -> Iterator[list[Any]]:
     """The run as rows of a table for finance: totals first, then findings. Amounts in fen."""
-    yield ["section", "merchant", "channel", "side", "count", "amount_fen"]
+    yield ["section", "merchant", "channel", "kind", "side", "count", "amount_fen"]
     for section, rows in get_totals(run, merchant_code=merchant_code).items():
         for row in rows:
             for side in ("claims", "orders", "ours", "theirs", "booked"):
-                if f"{side}_fen" in row:
+                if row.get(f"{side}_fen") is not None:
                     yield [
-                        section, row["merchant"], row["channel"], side, row[f"{side}_count"], row[f"{side}_fen"],
+                        section, row["merchant"], row["channel"], row.get("kind", ""), side, row[f"{side}_count"],
+                        row[f"{side}_fen"],
                     ]  # fmt: skip
     yield []
     yield ["severity", "rule", "key", "merchant", "amount_fen", "state", "first_seen_at"]
