@@ -22,6 +22,7 @@ from kernel import admin, clock
 from kernel.admin import Button, ButtonForm, QuitsAdmin, Scope
 from kernel.admin.buttons import Reason
 from kernel.admin.columns import badge
+from kernel.admin.export import harmless
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.models import Merchant
@@ -376,7 +377,10 @@ class RunAdmin(QuitsAdmin):
             raise PermissionDenied
         run = scoping.get_or_404(request.user, ReconciliationRun.objects.all(), pk=run_id)
         writer = csv.writer(_Echo())
-        lines = (writer.writerow([_harmless(cell) for cell in row]) for row in get_export_rows(run))
+        lines = (
+            writer.writerow([harmless(cell) if isinstance(cell, str) else cell for cell in row])
+            for row in get_export_rows(run)
+        )
         answer = StreamingHttpResponse(("\ufeff" + line if not index else line for index, line in enumerate(lines)))
         answer["Content-Type"] = "text/csv; charset=utf-8"
         answer["Content-Disposition"] = f'attachment; filename="reconciliation-{run.on_date}.csv"'
@@ -407,13 +411,6 @@ class _Echo:
 
     def write(self, value: str) -> str:
         return value
-
-
-def _harmless(cell: Any) -> Any:
-    """A spreadsheet must not take a text for a formula."""
-    if isinstance(cell, str) and cell[:1] in "=+-@\t\r":
-        return "'" + cell
-    return cell
 
 
 def _author(request: HttpRequest) -> int:
