@@ -586,7 +586,7 @@ class ChannelBill(models.Model):
     class State(models.TextChoices):
         WAITING = "WAITING", _("Not there yet")
         EMPTY = "EMPTY", _("No rows that day")
-        PARSED = "PARSED", _("Read")
+        PARSED = "PARSED", _("Parsed")
         CORRUPT = "CORRUPT", _("Does not add up")
 
     id = models.UUIDField(primary_key=True, default=numbers.uuid7, editable=False)
@@ -667,6 +667,7 @@ class BillLine(models.Model):
         indexes = [
             models.Index(fields=["merchant", "refund_no"], condition=~Q(refund_no=""), name="bill_line_by_refund_no"),
             models.Index(fields=["merchant", "out_trade_no"], condition=~Q(out_trade_no=""), name="bill_line_by_trade"),
+            models.Index(fields=["merchant", "reference"], condition=~Q(reference=""), name="bill_line_by_reference"),
         ]
 
     def __str__(self) -> str:

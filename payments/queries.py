@@ -12,6 +12,14 @@ from payments.models import ChannelAccount, ChannelBill, Payment, RefundAttempt,
 BILL_HOUR = 10
 """Bills of a day are there from 10:00 (Asia/Shanghai) of the next."""
 BILL_DAYS_BACK = 7
+BILL_KINDS = ("trade", "refund", "fundflow")
+"""The bills of a day that are fetched and compared, unless the account's settings name fewer under "bills"."""
+
+
+def bill_kinds(account: ChannelAccount) -> list[str]:
+    """The account may have no right to a bill at its channel; then nobody waits for it."""
+    wanted = account.settings.get("bills", BILL_KINDS)
+    return [kind for kind in BILL_KINDS if kind in wanted]
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def bills_to_fetch(*, now: datetime) -> list[tuple[UUID, str, date]]:
         known = {(bill.kind, bill.bill_on): bill for bill in bills}
         for back in range((newest - first).days + 1):
             day = newest - timedelta(days=back)
-            for kind in ("trade", "refund"):
+            for kind in bill_kinds(account):
                 bill = known.get((kind, day))
                 if bill is None or (bill.next_try_at is not None and bill.next_try_at <= now):
                     wanted.append((account.id, kind, day))

@@ -11,6 +11,7 @@ wechat   settings  base_url (default: production), merchant_serial, public_key_i
 alipay   settings  gateway_url (default: production), seller_id, alipay_public_keys [PEM, …], timeouts; in
                    certificate mode root_certificate, app_certificate and, if wanted, alipay_certificates [PEM, …]
          secrets   app_private_key (PEM)
+both     settings  bills (default: ["trade", "refund", "fundflow"]): those that the account has a right to
 balance  nothing; the wallet is registered once with ``register_wallet``
 """
 

@@ -14,12 +14,15 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin, clock
 from kernel.admin import Button, ButtonForm, QuitsAdmin, Scope
 from kernel.admin.buttons import Reason
+from kernel.admin.columns import badge
+from kernel.admin.export import harmless
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.models import Merchant
@@ -153,7 +156,7 @@ class FindingAdmin(QuitsAdmin):
         "Two books that disagree. Each ends by a repair that a later look confirms, or by a reason."
     )
     list_display = [
-        admin.status("severity", gettext_lazy("severity"), SEVERITY_TONES, ordering="severity"),
+        "level",
         "title",
         "key",
         "merchant",
@@ -200,6 +203,10 @@ class FindingAdmin(QuitsAdmin):
         ),
     ]
     bulk = ["take", "accept"]
+
+    @django_admin.display(description=gettext_lazy("severity"), ordering="severity")
+    def level(self, finding: Finding) -> SafeString:
+        return badge(finding.severity, SEVERITY_TONES[finding.severity])
 
     @django_admin.display(description=gettext_lazy("finding"), ordering="rule")
     def title(self, finding: Finding) -> str:
@@ -325,7 +332,7 @@ class RunAdmin(QuitsAdmin):
         may = self.admin_site.policy.may
         totals = get_totals(obj)
         names = dict(Merchant.objects.values_list("code", "name"))
-        for row in [*totals["refunds"], *totals["payments"]]:
+        for row in [each for rows in totals.values() for each in rows]:
             row["merchant_name"] = names.get(row["merchant"], "")
         bills = (
             ChannelBill.objects.filter(bill_on=obj.on_date)
@@ -338,6 +345,7 @@ class RunAdmin(QuitsAdmin):
                 {"title": _("Refunds"), "rows": totals["refunds"], "three": True},
                 {"title": _("Payments"), "rows": totals["payments"], "three": False},
             ],
+            "flows": totals["flows"],
             "findings": [
                 {
                     "finding": finding,
@@ -366,7 +374,10 @@ class RunAdmin(QuitsAdmin):
             raise PermissionDenied
         run = scoping.get_or_404(request.user, ReconciliationRun.objects.all(), pk=run_id)
         writer = csv.writer(_Echo())
-        lines = (writer.writerow([_harmless(cell) for cell in row]) for row in get_export_rows(run))
+        lines = (
+            writer.writerow([harmless(cell) if isinstance(cell, str) else cell for cell in row])
+            for row in get_export_rows(run)
+        )
         answer = StreamingHttpResponse(("\ufeff" + line if not index else line for index, line in enumerate(lines)))
         answer["Content-Type"] = "text/csv; charset=utf-8"
         answer["Content-Disposition"] = f'attachment; filename="reconciliation-{run.on_date}.csv"'
@@ -397,13 +408,6 @@ class _Echo:
 
     def write(self, value: str) -> str:
         return value
-
-
-def _harmless(cell: Any) -> Any:
-    """A spreadsheet must not take a text for a formula."""
-    if isinstance(cell, str) and cell[:1] in "=+-@\t\r":
-        return "'" + cell
-    return cell
 
 
 def _author(request: HttpRequest) -> int:

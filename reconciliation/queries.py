@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import Count, QuerySet
 
-from reconciliation.models import Finding, ReconciliationRun
+from reconciliation.models import Finding, ReconciliationRun, TimingItem
 
-SECTIONS = ("refunds", "payments")
+SECTIONS = ("refunds", "payments", "flows")
 
 
 def get_unfinished_counts() -> dict[str, int]:
@@ -79,17 +80,17 @@ def get_findings_of(run: ReconciliationRun) -> QuerySet[Finding]:
 
 
 def get_export_rows(run: ReconciliationRun, *, merchant_code: str | None = None) -> Iterator[list[Any]]:
-    """The run as rows of a table for finance: totals first, then findings. Amounts in fen."""
-    yield ["section", "merchant", "channel", "side", "count", "amount_fen"]
+    """The run as tables for finance: totals, findings, timing items. Amounts in fen and in yuan."""
+    yield ["section", "merchant", "channel", "kind", "side", "count", "amount_fen", "amount_yuan"]
     for section, rows in get_totals(run, merchant_code=merchant_code).items():
         for row in rows:
             for side in ("claims", "orders", "ours", "theirs", "booked"):
-                if f"{side}_fen" in row:
-                    yield [
-                        section, row["merchant"], row["channel"], side, row[f"{side}_count"], row[f"{side}_fen"],
-                    ]  # fmt: skip
+                fen = row.get(f"{side}_fen")
+                if fen is not None:
+                    about = [section, row["merchant"], row["channel"], row.get("kind", ""), side, row[f"{side}_count"]]
+                    yield [*about, fen, _yuan(fen)]
     yield []
-    yield ["severity", "rule", "key", "merchant", "amount_fen", "state", "first_seen_at"]
+    yield ["severity", "rule", "key", "merchant", "amount_fen", "amount_yuan", "state", "first_seen_at"]
     findings = get_findings_of(run)
     if merchant_code is not None:
         findings = findings.filter(merchant__code=merchant_code)
@@ -100,6 +101,22 @@ def get_export_rows(run: ReconciliationRun, *, merchant_code: str | None = None)
             finding.key,
             finding.merchant.code if finding.merchant else "",
             finding.amount_fen,
+            _yuan(finding.amount_fen),
             finding.state,
             finding.first_seen_at.isoformat(),
         ]
+    yield []
+    yield ["timing item", "number", "merchant", "amount_fen", "amount_yuan", "in the bill of", "settled_at"]
+    timing = TimingItem.objects.filter(run=run).select_related("merchant").order_by("id")
+    if merchant_code is not None:
+        timing = timing.filter(merchant__code=merchant_code)
+    for item in timing.iterator():
+        fen = item.theirs.get("amount_fen") or 0
+        settled = item.settled_at.isoformat() if item.settled_at else ""
+        about = [item.section, item.number, item.merchant.code]
+        yield [*about, fen, _yuan(fen), item.theirs.get("bill_on", ""), settled]
+
+
+def _yuan(fen: int) -> Decimal:
+    """A number for spreadsheets, with two decimals."""
+    return (Decimal(fen) / 100).quantize(Decimal("0.01"))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
-from aftersales.commands.retry_rollback import RollbackNotDead, retry_rollback
-from aftersales.commands.run_rollback import run_rollback
-from aftersales.models import AfterSalesOrder, Rollback
+from aftersales.commands.complete_rollbacks import complete_rollbacks
 from coupons import leases
 from coupons.commands.release_coupon import release_coupon
 from coupons.commands.return_coupon import return_coupon
@@ -26,7 +23,7 @@ from orders.tender import ask
 from payments.commands.download_bill import download_bill
 from payments.commands.query_refund import query_refund
 from payments.commands.request_refund import request_refund
-from payments.models import Payment, RefundAttempt, RefundRequest
+from payments.models import ChannelAccount, Payment, RefundAttempt, RefundRequest
 from reconciliation.models import Finding
 from reconciliation.repairs import key_of, register
 
@@ -116,9 +113,10 @@ def revive_message(finding: Finding, now: datetime) -> dict[str, Any]:
 
 @register(name="download_bill", title=_("download the bill again"))
 def download_again(finding: Finding, now: datetime) -> dict[str, Any]:
-    account_id, kind, _day = finding.key.split(":")
+    _shop, mchid, kind, _day = finding.key.split(":")
     assert finding.on_date is not None
-    bill = download_bill(account_id=UUID(account_id), kind=kind, bill_on=finding.on_date, again=True, now=now)
+    account = ChannelAccount.objects.get(merchant_id=_merchant(finding), channel=finding.theirs["channel"], mchid=mchid)
+    bill = download_bill(account_id=account.pk, kind=kind, bill_on=finding.on_date, again=True, now=now)
     return {"state": bill.state, "rows": bill.row_count}
 
 
@@ -170,17 +168,7 @@ def _settle(payment: Payment | None, *, now: datetime) -> dict[str, Any]:
     return {"order_no": settled.order_no, "outcome": settled.outcome}
 
 
-@register(name="retry_rollbacks", title=_("turn the systems back that still wait"))
-def retry_rollbacks(finding: Finding, now: datetime) -> dict[str, Any]:
-    claim = AfterSalesOrder.objects.get(merchant_id=_merchant(finding), after_sales_no=finding.key)
-    done: dict[str, Any] = {}
-    with suppress(RollbackNotDead):
-        done["asked"] = retry_rollback(
-            merchant_id=claim.merchant_id, after_sales_no=claim.after_sales_no, now=now
-        ).systems
-    for rollback in claim.rollbacks.filter(state=Rollback.State.PENDING):
-        run_rollback(
-            merchant_id=claim.merchant_id, after_sales_no=claim.after_sales_no, system=rollback.system, now=now
-        )
-        done[rollback.system] = "done"
-    return done
+@register(name="complete_rollbacks", title=_("ask for what is missing, and turn back what still waits"))
+def complete(finding: Finding, now: datetime) -> dict[str, Any]:
+    completed = complete_rollbacks(merchant_id=_merchant(finding), after_sales_no=finding.key, now=now)
+    return {"asked": completed.asked, "done": completed.done}

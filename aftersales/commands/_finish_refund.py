@@ -4,11 +4,11 @@ from datetime import datetime
 from uuid import UUID
 
 from aftersales.actors import By
+from aftersales.commands._ask_rollbacks import ask_rollbacks
 from aftersales.commands._transition import declare, move
-from aftersales.models import ALWAYS_TURNED_BACK, AfterSalesOrder, AfterSalesUnit, Hold, Rollback, Status, System
-from kernel import outbox
+from aftersales.models import AfterSalesOrder, AfterSalesUnit, Hold, Status
 from orders.commands.hold_units import give_back_units
-from orders.models import Entitlement, OrderLine
+from orders.models import OrderLine
 
 SUCCEED = {
     source: declare("succeed", source=source, event="after_sales.refunded", during_dispute=True)
@@ -38,26 +38,5 @@ def finish_refund(claim_id: UUID, *, by: By, now: datetime, refund_no: str = "",
         evidence={"refund_no": refund_no, "amount_fen": amount_fen},
     )
     AfterSalesUnit.objects.filter(after_sales=claim, live=True).update(is_open=False)
-    ask_for_rollbacks(claim, now=now)
+    ask_rollbacks(claim, now=now)
     return version
-
-
-def ask_for_rollbacks(claim: AfterSalesOrder, *, now: datetime) -> list[str]:
-    """A row and a message for each system not asked yet; which they were. Joins the caller, who holds the claim."""
-    granted = claim.hold == Hold.CONSUMES and Entitlement.objects.filter(line_id=claim.line_id).exists()
-    wanted = (*ALWAYS_TURNED_BACK, System.ENTITLEMENT) if granted else ALWAYS_TURNED_BACK
-    known = set(claim.rollbacks.values_list("system", flat=True))
-    asked = []
-    for system in (each for each in wanted if each not in known):
-        event = outbox.append(
-            name="rollback.requested",
-            merchant_id=claim.merchant_id,
-            subject=claim.after_sales_no,
-            payload={"after_sales_no": claim.after_sales_no, "system": str(system)},
-            now=now,
-        )
-        Rollback.objects.create(
-            merchant_id=claim.merchant_id, after_sales=claim, system=system, event_id=event.id, requested_at=now
-        )
-        asked.append(str(system))
-    return asked

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from aftersales.claims import get_claim
-from aftersales.commands._finish_refund import ask_for_rollbacks
+from aftersales.commands._ask_rollbacks import ask_rollbacks
 from aftersales.models import AfterSalesOrder, Rollback, Status
 from kernel import inbox
 from kernel.errors import Refusal
@@ -36,7 +36,7 @@ def retry_rollback(*, merchant_id: UUID, after_sales_no: str, now: datetime) -> 
         dead = InboxMessage.objects.filter(event_id__in=waiting, state=InboxMessage.State.DEAD)
         revived = [waiting[message.event_id] for message in list(dead) if inbox.revive(message.pk, now=now)]
         if claim.status == Status.REFUND_SUCCESS:
-            revived += ask_for_rollbacks(claim, now=now)
+            revived += ask_rollbacks(claim, now=now)
         if not revived:
             raise RollbackNotDead(after_sales_no=after_sales_no)
         return RollbacksRetried(after_sales_no=after_sales_no, systems=sorted(revived))

@@ -161,8 +161,8 @@ def _copy_refunds(cursor: Any, wanted: Wanted) -> None:
 
 
 def _write_bills(cursor: Any, wanted: Wanted) -> None:
-    """The day's two bills: 100,000 lines that say what the books say."""
-    for kind in ("trade", "refund"):
+    """The day's three bills: 100,000 trades and refunds that say what the books say, and as many movements."""
+    for kind in ("trade", "refund", "fundflow"):
         cursor.execute(
             "INSERT INTO channel_bill (id, merchant_id, account_id, channel, kind, bill_on, state, sha1, raw, raw_size,"
             " row_count, amount_fen, tries, last_error, downloaded_at, created_at)"
@@ -184,4 +184,13 @@ def _write_bills(cursor: Any, wanted: Wanted) -> None:
         bill_line + "SELECT md5('refund')::uuid, a.merchant_id, p.channel, row_number() OVER (), 'refund',"
         " a.created_at, p.out_trade_no, p.trade_no, a.number, a.channel_refund_id, a.amount_fen, '', 'SUCCESS', ''"
         " FROM refund_attempt a JOIN payment p ON p.id = a.payment_id"
+    )
+    cursor.execute(
+        "INSERT INTO bill_line (bill_id, merchant_id, channel, row_no, kind, occurred_at, out_trade_no, trade_no,"
+        " refund_no, refund_id, amount_fen, trade_state, refund_state, reference, is_income, balance_fen)"
+        " SELECT md5('fundflow')::uuid, merchant_id, channel, row_number() OVER (ORDER BY id), 'flow', occurred_at, '',"
+        " CASE kind WHEN 'payment' THEN trade_no ELSE refund_id END, '', '', amount_fen,"
+        " CASE kind WHEN 'payment' THEN '交易' ELSE '退款' END, '',"
+        " CASE kind WHEN 'payment' THEN out_trade_no ELSE refund_no END, kind = 'payment', 1000000 + sum("
+        " CASE kind WHEN 'payment' THEN amount_fen ELSE -amount_fen END) OVER (ORDER BY id) FROM bill_line"
     )

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kernel import errors, numbers
 from kernel.transactions import is_outermost, unit_of_work
-from payments.gateway import BillFile, BillKind, BillRow, BillState, ChannelRefused, ChannelUnknown, Gateway
+from payments.gateway import BillFile, BillKind, BillRow, BillState, ChannelRefused, ChannelUnknown, Doubt, Gateway
 from payments.models import BillLine, ChannelAccount, ChannelBill
 from payments.registry import gateway_for
 
@@ -33,7 +33,7 @@ def download_bill(*, account_id: UUID, kind: str, bill_on: date, again: bool = F
 
     The channel's hash is checked by the driver and the bill's own summary against its rows; only when both agree are
     the rows (streamed, 2000 at a time) and PARSED written, in one transaction. The same bill again changes nothing;
-    another one replaces the rows. Not there yet → WAITING, does not add up → CORRUPT, both tried again.
+    another one replaces the rows. Not there yet → WAITING; hash, archive or sums wrong → CORRUPT; both tried again.
     Raises NotFound (account).
     """
     if not is_outermost():
@@ -48,7 +48,9 @@ def download_bill(*, account_id: UUID, kind: str, bill_on: date, again: bool = F
     try:
         bill = gateway.download_bill(kind=BillKind(kind), bill_on=bill_on, now=now)
     except (ChannelRefused, ChannelUnknown) as error:
-        return _result(_store_state(account, kind, bill_on, "WAITING", error=str(error), now=now))
+        broken = isinstance(error, ChannelUnknown) and error.reason is Doubt.CORRUPT_BILL
+        state = "CORRUPT" if broken else "WAITING"
+        return _result(_store_state(account, kind, bill_on, state, error=str(error), now=now))
     if bill.state is BillState.CREATING:
         return _result(_store_state(account, kind, bill_on, "WAITING", error="", now=now))
     if bill.state is BillState.EMPTY:

@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 from payments.simulator.faults import Fault
 from payments.simulator.store import Row
@@ -99,7 +100,7 @@ def wechat_trade_bill(world: World, mchid: str, day: date, kind: str, struck: It
         return None
     names = HEADERS[kind].split(",")
     lines = [HEADERS[kind]]
-    for values in (*map(payment_values, charges), *map(refund_values, refunds)):
+    for values in [payment_values(world, each) for each in charges] + [refund_values(world, each) for each in refunds]:
         lines.append(row_text(values.get(name, "") for name in names))  # noqa: PERF401 — plainer
     sums = (
         sum(row["payer_fen"] for row in charges),
@@ -114,7 +115,7 @@ def wechat_trade_bill(world: World, mchid: str, day: date, kind: str, struck: It
     return "\ufeff" + "\r\n".join(lines) + "\r\n"
 
 
-def common_values(row: Row) -> dict[str, str]:
+def common_values(world: World, row: Row) -> dict[str, str]:
     return {
         "公众账号ID": row["app_id"],
         "商户号": row["account"],
@@ -128,14 +129,14 @@ def common_values(row: Row) -> dict[str, str]:
         "货币种类": "CNY",
         "商品名称": row["description"],
         "商户数据包": "",
-        "手续费": "0.00000",
+        "手续费": str(fee_of(world, row["payer_fen"])),
         "费率": "0.60%",
         "费率备注": "",
     }
 
 
-def payment_values(row: Row) -> dict[str, str]:
-    return common_values(row) | {
+def payment_values(world: World, row: Row) -> dict[str, str]:
+    return common_values(world, row) | {
         "交易时间": stamp(row["paid_at"]),
         "交易状态": "SUCCESS",
         "应结订单金额": yuan(row["payer_fen"]),
@@ -151,15 +152,16 @@ def payment_values(row: Row) -> dict[str, str]:
     }
 
 
-def refund_values(row: Row) -> dict[str, str]:
+def refund_values(world: World, row: Row) -> dict[str, str]:
     same_day = row["succeeded_at"] and (
         datetime.fromtimestamp(row["succeeded_at"], CHINA).date()
         == datetime.fromtimestamp(row["created_at"], CHINA).date()
     )
     states = {"SUCCESS": "SUCCESS", "CLOSED": "FAIL", "ABNORMAL": "CHANGE", "PROCESSING": "PROCESSING"}
-    return common_values(row) | {
+    return common_values(world, row) | {
         "交易时间": stamp(row["created_at"]),
         "交易状态": "REFUND",
+        "手续费": str(-fee_of(world, row["payer_fen"])),
         "应结订单金额": "0.00",
         "代金券金额": "0.00",
         "退款申请时间": stamp(row["created_at"]),
@@ -175,10 +177,10 @@ def refund_values(row: Row) -> dict[str, str]:
     }
 
 
-def wechat_fund_flow_bill(world: World, mchid: str, day: date) -> str | None:
+def wechat_fund_flow_bill(world: World, mchid: str, day: date, struck: Iterable[Fault] = ()) -> str | None:
     """Every movement of the basic account on one day, with the balance after it."""
     start, end = bounds(day)
-    movements = flow_movements(world, mchid, end)
+    movements = flow_movements(world, mchid, end, struck)
     balance, lines, counts = OPENING_FEN, [FLOW_HEADER], {"收入": [0, 0], "支出": [0, 0]}
     for moment, number, business, side, fen, voucher_no, reason in movements:
         balance += fen if side == "收入" else -fen
@@ -206,7 +208,11 @@ def wechat_fund_flow_bill(world: World, mchid: str, day: date) -> str | None:
     return "\ufeff" + "\r\n".join(lines) + "\r\n"
 
 
-def flow_movements(world: World, mchid: str, before: float) -> list[tuple[float, str, str, str, int, str, str]]:
+Movement = tuple[float, str, str, str, int, str, str]
+"""When, the channel's number, business, side, fen, our number, reason."""
+
+
+def flow_movements(world: World, mchid: str, before: float, struck: Iterable[Fault] = ()) -> list[Movement]:
     charges = world.store.all(
         "SELECT * FROM charge WHERE channel = 'wechat' AND account = ? AND paid_at < ?", mchid, before
     )
@@ -215,17 +221,27 @@ def flow_movements(world: World, mchid: str, before: float) -> list[tuple[float,
         mchid,
         before,
     )
-    moved = [
-        (row["paid_at"], row["trade_no"], "交易", "收入", row["payer_fen"], row["out_trade_no"], "")
-        for row in charges
-        if row["payer_fen"]
-    ]
-    moved += [
-        (row["created_at"], row["refund_id"], "退款", "支出", row["payer_fen"], row["refund_no"], row["reason"])
-        for row in refunds
-        if row["payer_fen"]
-    ]
-    return sorted(moved)
+    moved: list[Movement] = []
+    for row in bent(charges, struck):
+        about = (row["payer_fen"], row["out_trade_no"], "")
+        moved.append((row["paid_at"], row["trade_no"], "交易", "收入", *about))
+        fee = round(fee_of(world, row["payer_fen"]) * 100)
+        moved.append((row["paid_at"], row["trade_no"], "扣除交易手续费", "支出", fee, *about[1:]))
+    for row in bent(refunds, struck):
+        about = (row["payer_fen"], row["refund_no"], row["reason"])
+        moved.append((row["created_at"], row["refund_id"], "退款", "支出", *about))
+        fee = round(fee_of(world, row["payer_fen"]) * 100)
+        moved.append((row["created_at"], row["refund_id"], "交易手续费退还", "收入", fee, *about[1:]))
+    for fault in struck:
+        if fault.kind == "bill_extra":
+            number, said = str(fault.params["number"]), fault.params
+            moved.append((before - 60, number, said["business"], said["side"], int(said["amount_fen"]), number, ""))
+    return sorted(each for each in moved if each[4])
+
+
+def fee_of(world: World, fen: int) -> Decimal:
+    """What the channel keeps of this amount, in yuan with five decimals."""
+    return (Decimal(fen) * Decimal(str(world.setting("fee_rate"))) / 100).quantize(Decimal("0.00001"))
 
 
 # -- Alipay
@@ -251,7 +267,9 @@ def alipay_zip(world: World, seller: str, day: date, kind: str, struck: Iterable
     refunds = bent(done, struck)
     if not (charges or refunds):
         return None
-    made = alipay_trades(charges, refunds) if kind == "trade" else alipay_flow(charges, refunds)
+    made = alipay_trades(charges, refunds)
+    if kind != "trade":
+        made = alipay_flow(charges, refunds, opening_fen=alipay_balance(world, seller, bounds(day)[0]))
     label = "业务明细" if kind == "trade" else "账务明细"
     opening = [
         f"#支付宝{label[:2]}明细查询",
@@ -333,10 +351,24 @@ def alipay_refund(row: Row) -> dict[str, str]:
     }
 
 
-def alipay_flow(charges: list[Row], refunds: list[Row]) -> list[str]:
+def alipay_balance(world: World, seller: str, before: float) -> int:
+    """What the account held when the day began."""
+    took, gave = (
+        world.store.all(
+            f"SELECT coalesce(sum(amount_fen), 0) AS fen FROM {table}"
+            f" WHERE channel = 'alipay' AND account = ? AND {moment} < ?",
+            seller,
+            before,
+        )[0]["fen"]
+        for table, moment in (("charge", "paid_at"), ("refund", "state = 'SUCCESS' AND created_at"))
+    )
+    return OPENING_FEN + took - gave
+
+
+def alipay_flow(charges: list[Row], refunds: list[Row], *, opening_fen: int) -> list[str]:
     moved = [(row["paid_at"], row["amount_fen"], row, "在线支付") for row in charges]
     moved += [(row["succeeded_at"], -row["amount_fen"], row, "交易退款") for row in refunds]
-    balance, lines = OPENING_FEN, [ALIPAY_FLOW_HEADER]
+    balance, lines = opening_fen, [ALIPAY_FLOW_HEADER]
     for number, (moment, fen, row, business) in enumerate(sorted(moved, key=lambda each: each[0]), 1):
         balance += fen
         gained, spent = (yuan(fen), "0.00") if fen > 0 else ("0.00", f"-{yuan(-fen)}")

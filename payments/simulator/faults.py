@@ -39,6 +39,7 @@ AFTER = {
     "bill_omit": "a good bill without the rows of number (a refund or order number)",
     "bill_amount": "a good bill with another amount (amount_fen) in the rows of number",
     "bill_twice": "a good bill with the rows of number twice",
+    "bill_extra": "a good fund-flow bill with one movement more: business, side (收入 or 支出), amount_fen, number",
 }
 NOTIFY = {
     "delay": "first sent after seconds",

@@ -504,7 +504,7 @@ def fundflowbill(call: Call) -> Reply:
     bill_on = bill_day(call)
     content = None
     if call.request.query.get("account_type", "BASIC") == "BASIC":
-        content = bills.wechat_fund_flow_bill(call.world, call.account["mchid"], bill_on)
+        content = bills.wechat_fund_flow_bill(call.world, call.account["mchid"], bill_on, call.struck)
     return bill_reply(call, content)
 
 

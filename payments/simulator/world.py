@@ -36,9 +36,11 @@ SETTINGS: dict[str, Any] = {
     "bills_always_ready": False,
     "offset_seconds": 0.0,
     "answer_key": "as_asked",
+    "fee_rate": 0.0,
 }
 """``notify_key``: public_key, certificate or mix. ``notify_speed`` divides the channel's real retry pauses.
-``answer_key``: as_asked (the key a request names), public_key or certificate."""
+``answer_key``: as_asked (the key a request names), public_key or certificate. ``fee_rate``: what WeChat Pay keeps of a
+payment and gives back with a refund, for example 0.006."""
 
 
 class Impossible(Exception):

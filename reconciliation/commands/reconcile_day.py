@@ -10,11 +10,11 @@ import structlog
 from payments.commands.download_bill import download_bill
 from payments.gateway import ChannelRefused, ChannelUnknown
 from payments.models import ChannelAccount, ChannelBill
+from payments.queries import bill_kinds
 from reconciliation.commands.run_reconciliation import Reconciled, run_reconciliation
 
 CHANNELS = ("wechat", "alipay")
-KINDS = ("trade", "refund")
-"""The channels with a side of their own, and the bills of them that the comparisons read."""
+"""The channels with a side of their own."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ def reconcile_day(*, on_date: date, now: datetime, merchant_id: uuid.UUID | None
     waiting = [
         f"{account.merchant.code} {account.channel} {kind}"
         for account in accounts.select_related("merchant").order_by("merchant__code", "channel")
-        for kind in KINDS
+        for kind in bill_kinds(account)
         if not _has_bill(account, kind=kind, on_date=on_date, now=now)
     ]
     return run_reconciliation(on_date=on_date, merchant_id=merchant_id, waiting=waiting, now=now)

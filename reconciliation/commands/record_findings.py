@@ -61,7 +61,9 @@ WITH seen AS MATERIALIZED (
     ON CONFLICT (run_id, finding_id)
     DO UPDATE SET ours = excluded.ours, theirs = excluded.theirs, seen_at = excluded.seen_at
 ), unsighted AS (
-    DELETE FROM finding_sighting WHERE run_id = %(run)s AND finding_id IN (SELECT id FROM gone)
+    -- A run that is repeated forgets what it no longer sees; a look at one finding leaves the run as it was.
+    DELETE FROM finding_sighting
+    WHERE run_id = %(run)s AND finding_id IN (SELECT id FROM gone) AND %(only_key)s::text IS NULL
 ), said AS (
     INSERT INTO finding_comment (finding_id, kind, text, data, created_at)
     SELECT b.id, 'reopened', '', jsonb_build_object('was', b.state, 'run', %(run)s::text), %(now)s

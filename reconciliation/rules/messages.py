@@ -28,18 +28,19 @@ WHERE {state}
 """
 
 _BILL = """
-SELECT concat_ws(':', a.id, k.kind, %(day)s::date) AS key, a.merchant_id,
+SELECT concat_ws(':', m.code, a.mchid, k.kind, %(day)s::date) AS key, a.merchant_id,
        jsonb_build_object('account', a.mchid, 'kind', k.kind, 'day', %(day)s::date,
                           'state', b.state, 'last_error', b.last_error) AS ours,
        jsonb_build_object('channel', a.channel) AS theirs, NULL::bigint AS amount_fen
-FROM channel_account a
-CROSS JOIN unnest(ARRAY['trade', 'refund']) AS k(kind)
+FROM channel_account a JOIN merchant m ON m.id = a.merchant_id
+CROSS JOIN unnest(ARRAY['trade', 'refund', 'fundflow']) AS k(kind)
 LEFT JOIN channel_bill b ON b.account_id = a.id AND b.kind = k.kind AND b.bill_on = %(day)s::date
 WHERE a.channel IN ('wechat', 'alipay') AND a.is_active AND a.created_at < %(day_end)s::timestamptz
   -- WeChat Pay has them at ten; of Alipay an empty day is known to be empty only after noon.
   AND %(now)s::timestamptz >= %(day_end)s::timestamptz
       + CASE a.channel WHEN 'alipay' THEN interval '13 hours' ELSE interval '10 hours' END
   AND (%(merchant_id)s::uuid IS NULL OR a.merchant_id = %(merchant_id)s::uuid)
+  AND coalesce(a.settings -> 'bills', to_jsonb(k.kind)) @> to_jsonb(k.kind)
   AND {state}
 """
 

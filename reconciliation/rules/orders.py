@@ -69,7 +69,7 @@ WHERE s.status = 'REFUNDING' AND s.refunding_at < %(now)s::timestamptz - interva
   AND (%(merchant_id)s::uuid IS NULL OR s.merchant_id = %(merchant_id)s::uuid)
 """
 
-# Five systems, once each, DONE within the hour.
+# Five systems, and granted rights where something was granted: once each, DONE within the hour.
 _ROLLBACK = f"""
 SELECT s.after_sales_no AS key, s.merchant_id,
        jsonb_build_object('after_sales_no', s.after_sales_no, 'finished_at', s.finished_at) AS ours,
@@ -77,7 +77,10 @@ SELECT s.after_sales_no AS key, s.merchant_id,
        s.approved_goods_fen + s.approved_freight_fen AS amount_fen
 FROM after_sales_order s
 CROSS JOIN LATERAL (
-    SELECT (SELECT jsonb_agg(x.system) FROM unnest(ARRAY['stock', 'coupon', 'points', 'commission', 'sales'])
+    SELECT (SELECT jsonb_agg(x.system ORDER BY x.system)
+            FROM unnest(ARRAY['stock', 'coupon', 'points', 'commission', 'sales']
+            || CASE WHEN s.hold = 'consumes' AND EXISTS (SELECT FROM entitlement g WHERE g.line_id = s.line_id)
+                    THEN ARRAY['entitlement'] ELSE '{{}}' END)
             AS x(system) WHERE NOT EXISTS (SELECT FROM after_sales_rollback b
             WHERE b.after_sales_id = s.id AND b.system = x.system)) AS missing,
            (SELECT jsonb_agg(b.system) FROM (SELECT system FROM after_sales_rollback
@@ -184,8 +187,10 @@ RULES = (
         scope=STATE,
         sql=_ROLLBACK,
         title=_("Refunded, but stock, coupon, points, commission or sales not turned back"),
-        advice=_("Each system is turned back once, by its own message. The repair sends what is missing again."),
-        repair="retry_rollbacks",
+        advice=_(
+            "Each system is turned back once, by its own message. The repair asks for what is missing and does it."
+        ),
+        repair="complete_rollbacks",
     ),
     Rule(
         code="ORDER_HISTORY_BROKEN",

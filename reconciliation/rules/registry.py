@@ -9,10 +9,11 @@ from reconciliation.rules import Comparison, Rule
 
 @lru_cache(maxsize=1)
 def comparisons() -> tuple[Comparison, ...]:
+    from reconciliation.rules.flows import FLOWS
     from reconciliation.rules.payments import PAYMENTS
     from reconciliation.rules.refunds import REFUNDS
 
-    return (REFUNDS, PAYMENTS)
+    return (REFUNDS, PAYMENTS, FLOWS)
 
 
 @lru_cache(maxsize=1)

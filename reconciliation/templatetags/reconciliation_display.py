@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 from django import template
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
 from aftersales.models import Status
@@ -14,6 +16,8 @@ from coupons.models import CouponStatus, ReturnDecision
 from kernel import money
 from orders.models import CouponState, Order
 from payments.models import Payment, RefundAttempt, RefundRequest
+from reconciliation.models import FindingComment
+from reconciliation.repairs import repair_named
 
 register = template.Library()
 
@@ -47,38 +51,80 @@ NAMES = {
     "last_error": _("Last error"),
     "event": _("Event"),
     "consumer": _("Consumer"),
-    "subject": _("About"),
-    "reason": _("Reason"),
+    "trade_bill_fen": _("In the trade bill"),
+    "opening_fen": _("Balance in the morning"),
+    "closing_fen": _("Balance in the evening"),
+    "previous_bill": _("Bill before"),
+    "previous_balance_fen": _("Balance at its end"),
+    "breaks": _("Breaks"),
+    "movement": _("Movement"),
+    "number": _("Number at the channel"),
+    "reference": _("Reference"),
     "account": _("Account"),
     "after_sales": _("After-sales no."),
+    "attempt": _("Refund at the channel"),
     "because_of": _("Because of"),
     "committed_fen": _("Committed to refunds"),
-    "created_at": _("Created"),
+    "refunded_fen": _("Refunded"),
+    "created_at": _("Created at"),
+    "day": _("Day"),
+    "on_date": _("Day"),
     "decided_at": _("Decided at"),
     "decision": _("Decision"),
-    "ended_at": _("Ended"),
-    "finished_at": _("Finished"),
-    "fulfilment": _("Fulfilment"),
+    "ended_at": _("Ended at"),
+    "event_id": _("Event"),
+    "finished_at": _("Finished at"),
+    "first": _("First version"),
+    "last": _("Last version"),
+    "last_version": _("Last version"),
+    "rows": _("Rows of the history"),
+    "operations": _("Operations"),
+    "operation": _("Operation"),
     "lease": _("Lease"),
     "lease_until": _("Lease until"),
-    "last_version": _("Newest version"),
-    "operations": _("Operations"),
-    "order": _("Order no."),
+    "fulfilment": _("Delivery"),
+    "kind": _("Kind"),
+    "missing": _("Missing"),
+    "twice": _("Twice"),
+    "pending": _("Waiting"),
+    "order": _("Order"),
     "orders": _("Orders"),
     "paid_orders": _("Paid orders"),
-    "payable_fen": _("Payable"),
+    "payable_fen": _("To pay"),
     "payments": _("Payments"),
-    "pending": _("Pending"),
-    "quote": _("Quote"),
+    "quote": _("Price quote"),
+    "reason": _("Reason"),
     "redemptions_in_force": _("Redemptions in force"),
-    "refunded_fen": _("Refunded"),
     "refunding_at": _("Refunding since"),
-    "rows": _("Rows"),
+    "request": _("Refund"),
     "since": _("Since"),
-    "missing": _("Missing"),
-    "day": _("Day"),
-    "kind": _("Kind"),
+    "subject": _("About"),
+    "sku": _("SKU"),
+    "user_id": _("User"),
+    "beneficiary": _("Beneficiary"),
+    "business_key": _("Booking"),
+    "sum_fen": _("Sum"),
+    "line_no": _("Line"),
+    "matured_at": _("Matured at"),
+    "held_at": _("Held at"),
+    "balance": _("Balance"),
+    "sellable": _("Sellable"),
+    "reserved": _("Reserved"),
+    "defect": _("Defective"),
+    "pending_fen": _("Pending"),
+    "withdrawable_fen": _("Withdrawable"),
+    "frozen_fen": _("Frozen"),
+    "withdrawn_fen": _("Withdrawn"),
+    "withdrawable": _("Withdrawable"),
+    "frozen": _("Frozen"),
+    "withdrawn": _("Withdrawn"),
+    "commissions_net": _("Worth of the commissions"),
+    "sold_qty": _("Units sold"),
+    "sold_fen": _("Sold for"),
+    "returned_qty": _("Units returned"),
+    "returned_fen": _("Returned for"),
 }
+"""What the figures of findings are called; `entries_…` is the other side of the same figure."""
 
 CHANNELS = {
     "wechat": _("WeChat Pay"),
@@ -112,6 +158,16 @@ WORDS: dict[str, dict[str, Any]] = {
 }
 """Codes of the figures that have words."""
 
+MOVEMENTS = {
+    "opening": _("Balance in the morning"),
+    "payment": _("Payments"),
+    "refund": _("Refunds"),
+    "fee": _("Fees"),
+    "transfer": _("Withdrawals and top-ups"),
+    "other": _("Other movements"),
+    "closing": _("Balance in the evening"),
+}
+
 TONES = {
     "assigned": "info",
     "repair_requested": "warning",
@@ -143,32 +199,43 @@ def is_number_of_ours(name: str) -> bool:
 
 @register.filter
 def figure_name(name: str) -> Any:
-    return NAMES.get(name, name)
+    return NAMES.get(name.removeprefix("entries_"), name)
 
 
 @register.filter
-def figure(value: str, name: str) -> str:
-    """An amount as money, a status by its name, an instant in the reader's zone; everything else as it is stored."""
+def figure(value: str, name: str) -> Any:
+    """An amount as money, a status by its name, an instant in the reader's zone, a list as words; else as it is."""
     if value in ("null", ""):
         return "–"
     if name.endswith("_fen") and value.lstrip("-").isdigit():
         return money.display(int(value))
-    if name.endswith("_at") or name in ("since", "lease_until"):
-        return _moment(value)
-    return str(WORDS.get(name, {}).get(value, value))
+    if (name.endswith(("_at", "_until")) or name == "since") and (moment := _moment(value)):
+        return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S")
+    if value.startswith("["):
+        return ", ".join(each if isinstance(each, str) else json.dumps(each) for each in json.loads(value)) or "–"
+    return WORDS.get(name, {}).get(value, value)
 
 
-def _moment(value: str) -> str:
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return value
-    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S") if moment.tzinfo else value
+def _moment(value: str) -> datetime | None:
+    moment = parse_datetime(value)
+    return moment if moment and moment.tzinfo else None
+
+
+@register.filter
+def comment_text(comment: FindingComment) -> Any:
+    """What was said; of a repair, what its command does."""
+    repair = repair_named(comment.text) if comment.kind in ("repaired", "repair_requested") else None
+    return repair.title if repair else comment.text
 
 
 @register.filter
 def channel_name(channel: str) -> Any:
     return CHANNELS.get(channel, channel)
+
+
+@register.filter
+def movement_name(kind: str) -> Any:
+    return MOVEMENTS.get(kind, kind)
 
 
 @register.filter

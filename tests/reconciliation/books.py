@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from orders.models import Order
 from payments.commands.save_account import save_account
 from payments.models import BillLine, ChannelAccount, ChannelBill, Payment, RefundAttempt
 from reconciliation.commands.look_at_changes import look_at_changes
+from reconciliation.commands.repair_finding import repair_finding
 from reconciliation.commands.run_reconciliation import Reconciled, run_reconciliation
 from reconciliation.models import Finding
 
@@ -42,8 +44,9 @@ class Books:
     bills: dict[tuple[str, date], ChannelBill] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, *, simulator: Any = None, account: dict[str, Any] | None = None) -> Books:
-        merchant_id = found_shop(front=NUTS, now=at(8, day=DAY - timedelta(days=10))).merchant_id
+    def open(cls, *, simulator: Any = None, account: dict[str, Any] | None = None, before: date = DAY) -> Books:
+        _BEFORE.clear()
+        merchant_id = found_shop(front=NUTS, now=at(8, day=before - timedelta(days=10))).merchant_id
         given = account or {"mchid": "1900000109", "app_id": "wx0000000000000009", "settings": {}, "secrets": {}}
         save_account(
             merchant_id=merchant_id,
@@ -52,7 +55,7 @@ class Books:
             app_id=given["app_id"],
             settings={**given["settings"], "pace": {"refund_spacing_seconds": 0, "query_after_seconds": 0}},
             secret_values=given["secrets"],
-            now=at(8, day=DAY - timedelta(days=10)),
+            now=at(8, day=before - timedelta(days=10)),
         )
         return cls(Shop(merchant_id=merchant_id, code="yunwu", simulator=simulator))
 
@@ -60,14 +63,21 @@ class Books:
     def account(self) -> ChannelAccount:
         return ChannelAccount.objects.get(merchant_id=self.shop.merchant_id, channel="wechat")
 
+    @property
+    def account_key(self) -> str:
+        """How findings name the account."""
+        return f"yunwu:{self.account.mchid}"
+
     # -- business ----------------------------------------------------------------------------------------------
 
-    def sale(self, *, now: datetime = MORNING, coupon: bool = False, buyer: str = "lin", pay: bool = True) -> Order:
+    def sale(
+        self, *, now: datetime = MORNING, coupon: bool = False, buyer: str = "lin", pay: bool = True, **way: Any
+    ) -> Order:
         """Tea and nuts; with the coupon 260.00, without 300.00."""
         coupon_id = self.shop.give_coupon(user_id(buyer), "TEA-300-50", now=now) if coupon else None
         lines = [NUTS.goods["nut"].line(), NUTS.goods["tea"].line()]
         more = {"coupon_id": coupon_id, "freight_fen": 1000} if coupon else {}
-        return self.shop.buy(user_id(buyer), lines, now=now, pay=pay, **more)
+        return self.shop.buy(user_id(buyer), lines, now=now, pay=pay, **more, **way)
 
     def claim(self, order: Order, *, line_no: int = 2, now: datetime = AFTERNOON) -> AfterSalesOrder:
         """A refund before shipping, approved, not yet executed."""
@@ -84,18 +94,21 @@ class Books:
     # -- the channel's side ------------------------------------------------------------------------------------
 
     def bill_days(self, *days: date) -> None:
-        """Honest bills of these days: every payment on its day, every refund on the day it was accepted."""
+        """Honest bills of these days: every payment on its day, every refund on the day it was accepted, and the
+        movements of the account that both of them are."""
         for day in days or (DAY,):
-            self._bill("trade", day)
-            self._bill("refund", day)
+            for kind in ("trade", "refund", "fundflow"):
+                self._bill(kind, day)
+        wanted = days or (DAY,)
         for payment in Payment.objects.filter(merchant_id=self.shop.merchant_id, status="PAID", channel="wechat"):
-            if ("trade", channel_day(payment.paid_at)) in self.bills:
+            if channel_day(payment.paid_at) in wanted:
                 self.bill_payment(payment)
         for attempt in RefundAttempt.objects.filter(merchant_id=self.shop.merchant_id, status="SUCCESS"):
             accepted = attempt.created_at
-            if ("refund", channel_day(accepted)) in self.bills:
+            if channel_day(accepted) in wanted:
                 same_day = channel_day(attempt.finished_at) == channel_day(accepted)
                 self.bill_refund(attempt, on=channel_day(accepted), state="SUCCESS" if same_day else "PROCESSING")
+        self.balance()
 
     def _bill(self, kind: str, day: date) -> ChannelBill:
         bill = self.bills[kind, day] = ChannelBill.objects.create(
@@ -122,7 +135,34 @@ class Books:
             **{"occurred_at": at(12, day=day), **values},
         )
 
-    def bill_payment(self, payment: Payment, **changes: Any) -> BillLine:
+    def move(
+        self, day: date, *, trade_no: str, reference: str, fen: int, kind: str, income: bool, **changes: Any
+    ) -> BillLine:
+        """A line of the fund-flow bill. Its balance is only right after `balance`."""
+        return self.bill_line(
+            "fundflow",
+            day,
+            kind="flow",
+            trade_no=trade_no,
+            reference=reference,
+            amount_fen=fen,
+            trade_state=kind,
+            is_income=income,
+            **changes,
+        )
+
+    def balance(self) -> None:
+        """Every balance of the account follows from the movement before it, across all days."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE bill_line l SET balance_fen = x.balance FROM (SELECT m.id, 1000000 + sum("
+                "CASE WHEN m.is_income THEN m.amount_fen ELSE -m.amount_fen END) OVER (ORDER BY b.bill_on, m.row_no)"
+                " AS balance FROM bill_line m JOIN channel_bill b ON b.id = m.bill_id WHERE m.kind = 'flow') x"
+                " WHERE x.id = l.id"
+            )
+
+    def bill_payment(self, payment: Payment, *, moves: bool = True, **changes: Any) -> BillLine:
+        """The payment in the trade bill, and (`moves`) in the fund flow."""
         values = {
             "kind": "payment",
             "out_trade_no": payment.out_trade_no,
@@ -130,11 +170,23 @@ class Books:
             "amount_fen": payment.amount_fen,
             "trade_state": "SUCCESS",
         }
-        return self.bill_line("trade", channel_day(payment.paid_at or at(12)), **{**values, **changes})
+        values, day = {**values, **changes}, channel_day(payment.paid_at or at(12))
+        if moves:
+            self.move(
+                day,
+                trade_no=values["trade_no"],
+                reference=values["out_trade_no"],
+                fen=values["amount_fen"],
+                kind="交易",
+                income=True,
+            )
+            self.balance()
+        return self.bill_line("trade", day, **values)
 
     def bill_refund(
-        self, attempt: RefundAttempt, *, on: date = DAY, state: str = "SUCCESS", **changes: Any
+        self, attempt: RefundAttempt, *, on: date = DAY, state: str = "SUCCESS", moves: bool = True, **changes: Any
     ) -> BillLine:
+        """The refund in the refund bill, and in the fund flow unless it failed (or `moves` says no)."""
         values = {
             "kind": "refund",
             "refund_no": attempt.number,
@@ -144,7 +196,18 @@ class Books:
             "amount_fen": attempt.amount_fen,
             "refund_state": state,
         }
-        return self.bill_line("refund", on, **{**values, **changes})
+        values = {**values, **changes}
+        if moves and state != "FAIL":
+            self.move(
+                on,
+                trade_no=values["refund_id"],
+                reference=values["refund_no"],
+                fen=values["amount_fen"],
+                kind="退款",
+                income=False,
+            )
+            self.balance()
+        return self.bill_line("refund", on, **values)
 
     # -- reconciliation ----------------------------------------------------------------------------------------
 
@@ -162,16 +225,74 @@ class Books:
         self.shop.work_off(now=now)
         return opened
 
+    def finds(self, rule: str, key: str, *, day: date = DAY, now: datetime | None = None) -> Finding:
+        """The run finds exactly it, and the next run the same one again, not another."""
+        for _time in range(2):
+            self.run(day, now=now)
+            assert self.found() == {(rule, key)}
+        finding = Finding.objects.get(state__in=UNFINISHED)
+        assert finding.times_opened == 1
+        return finding
+
+    def repaired(self, finding: Finding, *, now: datetime | None = None, at_once: bool = True) -> None:
+        """The command helps: the rule's second look resolves the finding, and the next run finds nothing.
+
+        With `at_once` False the repair's events have to be delivered before the rule sees that it helped.
+        """
+        moment = now or at(11, day=DAY + timedelta(days=1))
+        done = repair_finding(finding_id=finding.pk, author_id=None, expected_version=finding.version, now=moment)
+        assert done.state == ("RESOLVED" if at_once else "OPEN"), done
+        self.shop.work_off(now=moment)
+        self.run(finding.on_date or DAY, now=moment)
+        assert self.found() == set()
+
+    def mended(self, *, day: date = DAY, now: datetime | None = None) -> None:
+        """No command repairs it: the rows as they were before `careless`, and the next run finds nothing."""
+        restore()
+        self.run(day, now=now)
+        assert self.found() == set()
+        assert set(Finding.objects.values_list("state", flat=True)) <= {"RESOLVED"}
+
     def found(self) -> set[tuple[str, str]]:
         """(rule, key) of everything that is not finished."""
         return set(Finding.objects.filter(state__in=UNFINISHED).values_list("rule", "key"))
 
 
+_BEFORE: dict[str, str] = {}
+"""Tables as they were before the first careless statement of the test, as JSON."""
+
+
 def careless(*statements: str, tables: tuple[str, ...] = (), **params: Any) -> None:
     """What a careless operator does by hand: the triggers of the tables off, the statements, the triggers on again.
 
-    Keys between tables that would refuse the statement are dropped and come back unvalidated.
+    Keys between tables that would refuse the statement are dropped and come back unvalidated. `restore` undoes it.
     """
+    targets = [name for each in statements for name in re.findall(r"(?:^UPDATE|INSERT INTO|DELETE FROM) (\w+)", each)]
+    for table in targets:
+        if table not in _BEFORE:
+            _BEFORE[table] = one(f"SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]')::text FROM {table} t")
+    _by_hand(*statements, tables=tables, params=params)
+
+
+def restore() -> None:
+    """Every table that careless statements touched, as it was before."""
+    statements = []
+    for table in _BEFORE:
+        columns = one(
+            "SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute WHERE attrelid = %(table)s::regclass"
+            " AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
+            table=table,
+        )
+        statements.append(f"DELETE FROM {table}")
+        statements.append(
+            f"INSERT INTO {table} ({columns}) SELECT {columns}"
+            f" FROM jsonb_populate_recordset(NULL::{table}, %({table})s::jsonb)"
+        )
+    _by_hand(*statements, tables=tuple(_BEFORE), params=dict(_BEFORE))
+    _BEFORE.clear()
+
+
+def _by_hand(*statements: str, tables: tuple[str, ...], params: dict[str, Any]) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         keys = []
         for table in tables:

@@ -64,8 +64,8 @@ def test_export_is_csv_that_no_spreadsheet_runs(run: ReconciliationRun) -> None:
     careless("UPDATE finding SET key = '=HYPERLINK(\"http://x\")'")
     answer = logged_in("finance").get(f"/admin/reconciliation/reconciliationrun/{run.pk}/export.csv")
     lines = b"".join(answer.streaming_content).decode("utf-8-sig").splitlines()
-    assert lines[0] == "section,merchant,channel,side,count,amount_fen"
-    assert "refunds,yunwu,wechat,claims,1,17167" in lines
+    assert lines[0] == "section,merchant,channel,kind,side,count,amount_fen,amount_yuan"
+    assert "refunds,yunwu,wechat,,claims,1,17167,171.67" in lines
     assert any(line.startswith("P0,REFUND_MISSING_AT_CHANNEL,\"'=HYPERLINK") for line in lines)
     assert StaffAction.objects.filter(action="export").count() == 1
 

@@ -7,21 +7,11 @@ import pytest
 from demo.catalogue import NUTS, user_id
 from kernel import inbox
 from ledgers.models import JournalEntry
-from payments.models import RefundAttempt
-from reconciliation.commands.repair_finding import repair_finding
+from payments.models import BillLine, RefundAttempt
 from reconciliation.models import Finding, ReconciliationRun, TimingItem
 from tests.reconciliation.books import DAY, Books, at, careless, new_id
 
 NEXT = DAY + timedelta(days=1)
-
-
-def the_finding(books: Books, rule: str, key: str) -> Finding:
-    books.run()
-    assert books.found() == {(rule, key)}
-    finding = Finding.objects.get(rule=rule, key=key)
-    books.run()
-    assert books.found() == {(rule, key)} and Finding.objects.count() == 1
-    return finding
 
 
 def test_honest_books(books: Books) -> None:
@@ -29,7 +19,7 @@ def test_honest_books(books: Books) -> None:
     tea, nut = books.refund(order), books.refund(order, line_no=1, now=at(16))
     books.bill_days()
     result = books.run()
-    assert (result.items, result.matched, result.findings_seen, result.state) == (3, 3, 0, "DONE")
+    assert (result.items, result.matched, result.findings_seen, result.state) == (6, 6, 0, "DONE")
     run = ReconciliationRun.objects.get(pk=result.run_id)
     assert run.totals["refunds"] == [
         {
@@ -64,17 +54,20 @@ def test_refunded_twice(books: Books) -> None:
         number=f"{claim.after_sales_no}-1",
         first=first.pk,
     )
-    books.bill_refund(RefundAttempt.objects.get(number=f"{claim.after_sales_no}-1"))
-    finding = the_finding(books, "REFUND_TWICE", claim.after_sales_no)
+    second = books.bill_refund(RefundAttempt.objects.get(number=f"{claim.after_sales_no}-1"))
+    finding = books.finds("REFUND_TWICE", claim.after_sales_no)
     assert finding.severity == "P0" and finding.ours["successes"] == 2
     assert RefundAttempt.objects.filter(request=first.request).count() == 2
+    second.delete()
+    BillLine.objects.filter(reference=second.refund_no).delete()
+    books.mended()
 
 
 def test_listed_twice_by_the_channel(books: Books) -> None:
     claim = books.refund(books.sale())
     books.bill_days()
-    again = books.bill_refund(books.attempt(claim))
-    the_finding(books, "REFUND_TWICE", claim.after_sales_no)
+    again = books.bill_refund(books.attempt(claim), moves=False)
+    books.finds("REFUND_TWICE", claim.after_sales_no)
     again.delete()
     books.run()
     assert books.found() == set()
@@ -83,8 +76,8 @@ def test_listed_twice_by_the_channel(books: Books) -> None:
 def test_refund_we_never_asked_for(books: Books) -> None:
     claim = books.refund(books.sale())
     books.bill_days()
-    line = books.bill_refund(books.attempt(claim), refund_no="BY-HAND-1", amount_fen=500)
-    finding = the_finding(books, "REFUND_MISSING_HERE", "BY-HAND-1")
+    line = books.bill_refund(books.attempt(claim), refund_no="BY-HAND-1", amount_fen=500, moves=False)
+    finding = books.finds("REFUND_MISSING_HERE", "BY-HAND-1")
     assert (finding.severity, finding.amount_fen, finding.theirs["amount_fen"]) == ("P0", 500, 500)
     line.delete()
     books.run()
@@ -96,7 +89,7 @@ def test_amount_differs(books: Books) -> None:
     books.bill_days()
     careless("UPDATE bill_line SET amount_fen = amount_fen + 1 WHERE kind = 'refund'")
     number = f"{claim.after_sales_no}-0"
-    finding = the_finding(books, "REFUND_AMOUNT_DIFFERS", number)
+    finding = books.finds("REFUND_AMOUNT_DIFFERS", number)
     assert finding.amount_fen == 1 and finding.ours["amount_fen"] + 1 == finding.theirs["amount_fen"]
     careless("UPDATE bill_line SET amount_fen = amount_fen - 1 WHERE kind = 'refund'")
     books.run()
@@ -107,7 +100,8 @@ def test_missing_at_the_channel(books: Books) -> None:
     claim = books.refund(books.sale())
     books.bill_days()
     careless("DELETE FROM bill_line WHERE kind = 'refund'")
-    the_finding(books, "REFUND_MISSING_AT_CHANNEL", f"{claim.after_sales_no}-0")
+    books.finds("REFUND_MISSING_AT_CHANNEL", f"{claim.after_sales_no}-0")
+    books.mended()
 
 
 def test_absence_is_not_judged_without_the_bill(books: Books) -> None:
@@ -121,7 +115,8 @@ def test_closed_at_the_channel_but_success_here(books: Books) -> None:
     claim = books.refund(books.sale())
     books.bill_days()
     careless("UPDATE bill_line SET refund_state = 'FAIL' WHERE kind = 'refund'")
-    the_finding(books, "REFUND_STATUS_DIFFERS", f"{claim.after_sales_no}-0")
+    books.finds("REFUND_STATUS_DIFFERS", f"{claim.after_sales_no}-0")
+    books.mended()
 
 
 def test_booked_but_not_made(books: Books) -> None:
@@ -137,8 +132,9 @@ def test_booked_but_not_made(books: Books) -> None:
         merchant=books.shop.merchant_id,
         at=at(15),
     )
-    finding = the_finding(books, "REFUND_BOOKED_NOT_MADE", "AS-FORGED-0")
+    finding = books.finds("REFUND_BOOKED_NOT_MADE", "AS-FORGED-0")
     assert finding.amount_fen == 700
+    books.mended()
 
 
 def test_booked_with_another_amount(books: Books) -> None:
@@ -149,8 +145,9 @@ def test_booked_with_another_amount(books: Books) -> None:
         " WHERE entry_id IN (SELECT id FROM journal_entry WHERE kind = 'refund')",
         tables=("journal_line",),
     )
-    finding = the_finding(books, "REFUND_BOOKED_WRONG", f"{claim.after_sales_no}-0")
+    finding = books.finds("REFUND_BOOKED_WRONG", f"{claim.after_sales_no}-0")
     assert finding.amount_fen == 9
+    books.mended()
 
 
 def test_not_booked(books: Books) -> None:
@@ -163,12 +160,9 @@ def test_not_booked(books: Books) -> None:
         "DELETE FROM inbox_message WHERE consumer = 'ledgers.post_refund'",
         tables=("journal_line", "journal_entry"),
     )
-    finding = the_finding(books, "REFUND_NOT_BOOKED", f"{claim.after_sales_no}-0")
-    done = repair_finding(finding_id=finding.pk, author_id=None, expected_version=finding.version, now=at(11, day=NEXT))
-    assert done.state == "RESOLVED"
+    finding = books.finds("REFUND_NOT_BOOKED", f"{claim.after_sales_no}-0")
+    books.repaired(finding)
     assert JournalEntry.objects.filter(kind="refund").count() == 1
-    books.run()
-    assert books.found() == set()
 
 
 def test_another_amount_than_approved(books: Books) -> None:
@@ -178,8 +172,9 @@ def test_another_amount_than_approved(books: Books) -> None:
         "UPDATE after_sales_order SET approved_goods_fen = approved_goods_fen - 100",
         tables=("after_sales_order",),
     )
-    finding = the_finding(books, "REFUND_NOT_AS_APPROVED", f"{claim.after_sales_no}-0")
+    finding = books.finds("REFUND_NOT_AS_APPROVED", f"{claim.after_sales_no}-0")
     assert finding.amount_fen == 100
+    books.mended()
 
 
 def test_claim_that_did_not_hear(books: Books) -> None:
@@ -196,9 +191,8 @@ def test_claim_that_did_not_hear(books: Books) -> None:
     finally:
         inbox.consumers_of = real
     books.bill_days()
-    finding = the_finding(books, "CLAIM_BEHIND_REFUND", f"{claim.after_sales_no}-0")
-    done = repair_finding(finding_id=finding.pk, author_id=None, expected_version=finding.version, now=at(11, day=NEXT))
-    assert done.state == "RESOLVED"
+    finding = books.finds("CLAIM_BEHIND_REFUND", f"{claim.after_sales_no}-0")
+    books.repaired(finding)
     assert books.shop.read_claim(claim.after_sales_no).status == "REFUND_SUCCESS"
 
 
@@ -219,7 +213,8 @@ def test_claim_without_a_refund(books: Books) -> None:
         tables=("after_sales_order", "after_sales_log"),
         at=at(15),
     )
-    the_finding(books, "CLAIM_WITHOUT_REFUND", claim.after_sales_no)
+    books.finds("CLAIM_WITHOUT_REFUND", claim.after_sales_no)
+    books.mended()
 
 
 def test_over_midnight_is_a_timing_item(books: Books) -> None:

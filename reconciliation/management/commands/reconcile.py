@@ -14,6 +14,7 @@ from kernel.money import display
 from merchants.models import Merchant
 from reconciliation.commands.reconcile_day import reconcile_day
 from reconciliation.models import Finding, ReconciliationRun
+from reconciliation.queries import SECTIONS
 
 
 class Command(BaseCommand):
@@ -38,7 +39,7 @@ class Command(BaseCommand):
             now=now,
         )
         run = ReconciliationRun.objects.get(pk=result.run_id)
-        for section in ("refunds", "payments"):
+        for section in SECTIONS:
             for row in run.totals.get(section, []):
                 self.stdout.write(_line(section, row))
         self.stdout.write(
@@ -58,14 +59,16 @@ class Command(BaseCommand):
 def _waits_for(run: ReconciliationRun, bill: str) -> bool:
     """Whether something of ours on that day needs this bill ("merchant channel kind") to be judged."""
     merchant, channel, _kind = bill.split()
-    rows = [row for section in ("refunds", "payments") for row in run.totals.get(section, [])]
+    rows = [row for section in SECTIONS for row in run.totals.get(section, [])]
     return any((row["merchant"], row["channel"]) == (merchant, channel) for row in rows)
 
 
 def _line(section: str, row: dict[str, Any]) -> str:
-    sides = [f"ours {row['ours_count']} {display(row['ours_fen'])}"]
-    if "claims_fen" in row:
-        sides.insert(0, f"after-sales {row['claims_count']} {display(row['claims_fen'])}")
-    sides.append(f"channel {row['theirs_count']} {display(row['theirs_fen'])}")
-    sides.append(f"journal {row['booked_count']} {display(row['booked_fen'])}")
-    return f"{section} {row['merchant'] or '?'} {row['channel']}: " + " | ".join(sides)
+    named = (("claims", "after-sales"), ("ours", "ours"), ("theirs", "channel"), ("booked", "journal"))
+    sides = [
+        " ".join([name, *([str(row[f"{side}_count"])] if row[f"{side}_count"] is not None else []), display(fen)])
+        for side, name in named
+        if (fen := row.get(f"{side}_fen")) is not None
+    ]
+    what = " ".join([section, row["merchant"] or "?", row["channel"], *([row["kind"]] if "kind" in row else [])])
+    return f"{what}: " + " | ".join(sides)
