@@ -68,7 +68,8 @@ WHERE e.state = 'PUBLISHED' AND e.published_at > now() - interval '1 hour'
   AND e.name IN (SELECT DISTINCT event_name FROM inbox_message)
   AND NOT EXISTS (SELECT 1 FROM inbox_message m WHERE m.event_id = e.id)
 UNION ALL
-SELECT 'message ' || state, consumer || ' ' || left(last_error, 160) FROM inbox_message WHERE state IN ('FAILED', 'RUNNING')
+SELECT 'message ' || state, consumer || ' ' || left(last_error, 160) FROM inbox_message
+WHERE state IN ('FAILED', 'RUNNING')
 UNION ALL
 SELECT 'order pending', order_no || ' until ' || pay_expires_at FROM mine WHERE status = 0
 UNION ALL
@@ -93,7 +94,7 @@ JOIN after_sales_order a ON a.id = r.after_sales_id JOIN mine o ON o.id = a.orde
 
 
 def half_an_hour_later() -> dict[str, int]:
-    """What the check of ended orders finds at its next looks, without waiting for them: money whose callback is lost."""
+    """What the check of ended orders finds at its next looks, not waited for: money whose callback is lost."""
     from orders.commands.check_order import check_order
     from orders.commands.claim_due import claim_due
 

@@ -114,9 +114,7 @@ class Buyer:
         )
         self.simulator = Simulator(settings["demo"]["simulator"]["base_url"])
         login = settings["logins"][number % len(settings["logins"])]
-        self.desk = Desk(
-            settings["demo"]["base_url"], login, busy=lambda on: self.say(ASKING if on else BETWEEN)
-        )
+        self.desk = Desk(settings["demo"]["base_url"], login, busy=lambda on: self.say(ASKING if on else BETWEEN))
         self.story = Story(self.quits, self.simulator)
 
     def say(self, state: int) -> None:

@@ -36,7 +36,10 @@ KERNEL = (
         "kernel/idempotency.py",
         "    if row.request_hash != key.request_hash:\n",
         "    if row is key:\n",
-        ("tests/kernel/test_idempotency.py", "tests/coupons/test_redeem_coupon.py::test_a_key_of_another_request_is_refused"),
+        (
+            "tests/kernel/test_idempotency.py",
+            "tests/coupons/test_redeem_coupon.py::test_a_key_of_another_request_is_refused",
+        ),
     ),
     Mutant(
         "state machine: guards are left out of the statement",
@@ -78,7 +81,10 @@ KERNEL = (
         "kernel/money.py",
         "        shares[index] += 1\n",
         "        shares[index] += 0\n",
-        ("tests/kernel/test_money.py", "tests/orders/test_allocation.py::test_shares_are_exact_and_no_line_is_negative"),
+        (
+            "tests/kernel/test_money.py",
+            "tests/orders/test_allocation.py::test_shares_are_exact_and_no_line_is_negative",
+        ),
     ),
     Mutant(
         "money: a unit is worth its part, rounded down",
@@ -283,7 +289,9 @@ PAYMENTS = (
         "payments/commands/send_refund.py",
         "    if attempt.seq > 0 and attempt.sends == 0:\n",
         "    if attempt.seq > 50 and attempt.sends == 0:\n",
-        ("tests/payments/test_send_refund.py::test_a_number_we_believed_closed_but_the_channel_paid_holds_the_next_one_back",),
+        (
+            "tests/payments/test_send_refund.py::test_a_number_we_believed_closed_but_the_channel_paid_holds_the_next_one_back",
+        ),
     ),
     Mutant(
         "callbacks: the signature of WeChat Pay is not checked",
@@ -309,7 +317,7 @@ PAYMENTS = (
     Mutant(
         "callbacks: a notify for another merchant number is taken",
         "payments/commands/store_notify.py",
-        "        return notice.merchant_ref in (\"\", account.mchid)\n",
+        '        return notice.merchant_ref in ("", account.mchid)\n',
         "        return True\n",
         ("tests/payments/test_refund_callback.py",),
     ),
@@ -392,7 +400,7 @@ LEDGERS = (
         "stock: a movement told twice moves twice",
         "ledgers/commands/move_stock.py",
         "            return StockMoved(sku, qty, tracked=True, replayed=True)\n",
-        "            business_key = f\"{business_key}:{now.timestamp()}:{len(done)}\"\n",
+        '            business_key = f"{business_key}:{now.timestamp()}:{len(done)}"\n',
         ("tests/ledgers/test_stock.py::test_a_replay_moves_nothing",),
     ),
     Mutant(
@@ -489,8 +497,8 @@ ACCESS = (
     Mutant(
         "access: a request can be replayed",
         "merchants/api/authentication.py",
-        "    if verdict == b\"replayed\":\n",
-        "    if verdict == b\"repeated\":\n",
+        '    if verdict == b"replayed":\n',
+        '    if verdict == b"repeated":\n',
         ("tests/merchants/test_authentication.py::test_a_nonce_counts_once",),
     ),
     Mutant(

@@ -35,7 +35,9 @@ class Outcome:
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.verdict:<8} {self.seconds:5.1f} s  {self.name}" + (f"  ← {', '.join(self.by)}" if self.by else "")
+        return f"{self.verdict:<8} {self.seconds:5.1f} s  {self.name}" + (
+            f"  ← {', '.join(self.by)}" if self.by else ""
+        )
 
 
 class Copy:
