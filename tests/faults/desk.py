@@ -16,6 +16,9 @@ BUTTON_DATA = {
 }
 
 
+CLAIM_PAGE = re.compile(r"/admin/aftersales/aftersalesorder/([0-9a-f-]{36})/change/")
+
+
 class Away(Exception):
     """The back office did not answer, or not well: to be tried again."""
 
@@ -62,7 +65,7 @@ class Desk:
         if not self._in:
             self._log_in()
         page = self._get(f"/admin/find/?q={after_sales_no}")
-        found = re.search(r"/admin/aftersales/aftersalesorder/([0-9a-f-]{36})/change/", str(page.url))
+        found = CLAIM_PAGE.search(str(page.url)) or CLAIM_PAGE.search(page.text)
         if found is None:
             raise Away(f"no page of {after_sales_no}: {page.url}")
         asked = self._get(f"/admin/aftersales/aftersalesorder/{found[1]}/do/{button}/")

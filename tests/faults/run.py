@@ -111,18 +111,17 @@ class SkewedWorker:
             return
         values = dict(item.decode().split("=", 1) for item in environment if b"=" in item)
         house_id = json.loads((self.run.house.var / "secrets.json").read_text())["house_id"]
-        with (self.run.house.var / "log" / "skewed.log").open("ab"):
-            self.process = processes.spawn(
-                [
-                    *(PYTHON, "-m", "tests.faults.skewed_worker", str(self.run.plan.skew_seconds), "worker"),
-                    *("-Q", "critical,default,bulk", "--concurrency", "2", "--hostname", "skewed@%h"),
-                    *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
-                ],
-                mark=f"{house_id}:skewed",
-                log=self.run.house.var / "log" / "skewed.log",
-                environment={**values, "QUITS_PROCESS": "skewed"},
-                cwd=ROOT,
-            )
+        self.process = processes.spawn(
+            [
+                *(PYTHON, "-m", "tests.faults.skewed_worker", str(self.run.plan.skew_seconds), "worker"),
+                *("-Q", "critical,default,bulk", "--concurrency", "2", "--hostname", "skewed@%h"),
+                *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
+            ],
+            mark=f"{house_id}:skewed",
+            log=self.run.house.var / "log" / "skewed.log",
+            environment={**values, "QUITS_PROCESS": "skewed"},
+            cwd=ROOT,
+        )
 
     def end(self) -> None:
         if self.process is not None:
