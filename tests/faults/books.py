@@ -50,9 +50,17 @@ def make_ready() -> dict[str, Any]:
 
 def open_things() -> dict[str, list[str]]:
     """What still has to happen, by kind, with the first few of each."""
+    from kernel import inbox
+
     found: dict[str, list[str]] = {}
+    everybody = inbox.all_consumers()
+    params = {
+        "shop": SHOP,
+        "events": [each.event_name for each in everybody],
+        "consumers": [each.name for each in everybody],
+    }
     with connection.cursor() as cursor:
-        cursor.execute(OPEN, {"shop": SHOP})
+        cursor.execute(OPEN, params)
         for kind, what in cursor.fetchall():
             found.setdefault(kind, []).append(what)
     return {kind: [str(len(rows)), *rows[:4]] for kind, rows in found.items()}
@@ -63,10 +71,10 @@ WITH shop AS (SELECT id FROM merchant WHERE code = %(shop)s),
 mine AS (SELECT * FROM orders WHERE merchant_id = (SELECT id FROM shop) AND user_id LIKE 'faults-%%')
 SELECT 'event not published', name || ' ' || subject FROM outbox_event WHERE state = 'PENDING'
 UNION ALL
-SELECT 'event never delivered', e.name || ' ' || e.subject FROM outbox_event e
-WHERE e.state = 'PUBLISHED' AND e.published_at > now() - interval '1 hour'
-  AND e.name IN (SELECT DISTINCT event_name FROM inbox_message)
-  AND NOT EXISTS (SELECT 1 FROM inbox_message m WHERE m.event_id = e.id)
+SELECT 'event never delivered to ' || c.consumer, e.name || ' ' || e.subject FROM outbox_event e
+JOIN unnest(%(events)s::text[], %(consumers)s::text[]) AS c(event_name, consumer) ON c.event_name = e.name
+WHERE e.state = 'PUBLISHED'
+  AND NOT EXISTS (SELECT 1 FROM inbox_message m WHERE m.event_id = e.id AND m.consumer = c.consumer)
 UNION ALL
 SELECT 'message ' || state, consumer || ' ' || left(last_error, 160) FROM inbox_message
 WHERE state IN ('FAILED', 'RUNNING')
@@ -191,10 +199,6 @@ ORDERS = """
 WITH mine AS (
     SELECT o.* FROM orders o JOIN merchant m ON m.id = o.merchant_id
     WHERE m.code = %(shop)s AND o.user_id LIKE 'faults-%%'
-), units AS (
-    SELECT l.sku, sum(l.qty) FILTER (WHERE o.status = 10) AS ordered,
-        sum(cardinality(l.shipped_ordinals)) FILTER (WHERE o.status IN (10, 20, 30)) AS shipped
-    FROM mine o JOIN order_line l ON l.order_id = o.id GROUP BY l.sku
 )
 SELECT 'dead message', consumer || ': ' || left(last_error, 300) FROM inbox_message WHERE state = 'DEAD'
 UNION ALL
