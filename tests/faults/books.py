@@ -13,7 +13,7 @@ from kernel import clock
 
 SHOP = "yunwu"
 STOCK = 1_000_000
-WINDOWS = {"lease_seconds": 90, "payment_window_seconds": 200}
+WINDOWS = {"lease_seconds": 90, "payment_window_seconds": 160}
 LATER = timedelta(minutes=31)
 ENDED = (40, 50)
 PAID = (10, 20, 30)
@@ -164,7 +164,7 @@ def _moments(mine: Any) -> list[Any]:
     return [
         *Payment.objects.filter(order_no__in=numbers, status="PAID").values_list("paid_at", flat=True),
         *RefundAttempt.objects.filter(payment__order_no__in=numbers, status="SUCCESS").values_list(
-            "succeeded_at", flat=True
+            "finished_at", flat=True
         ),
     ]
 

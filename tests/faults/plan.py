@@ -60,7 +60,7 @@ def draw(seed: int, *, minutes: float) -> Plan:
     """The plan of a seed: the same seed and length give the same plan."""
     will = random.Random(seed)
     seconds = minutes * 60
-    skew = will.choice([-1, 1]) * will.randrange(90, 181)
+    skew = will.choice([-1, 1]) * will.randrange(90, 151)
     kills, pauses = round(KILLS_PER_MINUTE * minutes), round(PAUSES_PER_MINUTE * minutes)
     kinds = ["kill"] * kills + ["pause"] * pauses
     will.shuffle(kinds)

@@ -75,8 +75,12 @@ class Run:
             f"values = json.loads(pathlib.Path({str(path)!r}).read_text())\n"
             f"print('\\x02' + json.dumps(books.{expression}, default=str))"
         )
-        answer = self.house.run("manage", "shell", "--no-imports", "--verbosity", "0", "-c", code, seconds=300).stdout
-        return json.loads(answer.rpartition("\x02")[2])
+        done = self.house.run(
+            "manage", "shell", "--no-imports", "--verbosity", "0", "-c", code, seconds=300, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"books.{expression}: {done.stderr[-1500:]}")
+        return json.loads(done.stdout.rpartition("\x02")[2])
 
     def control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The channel simulator's control."""

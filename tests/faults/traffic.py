@@ -45,7 +45,7 @@ LIVES = {
     "leave_order": 5,
     "leave_quote": 4,
 }
-LEAVE_BEFORE_END = 60.0
+LEAVE_BEFORE_END = 80.0
 """Purchases that nobody ends have to run into their time-out before the run is over."""
 
 
@@ -327,16 +327,16 @@ class Buyer:
             return "ended unpaid"
         quantities = {line["line_no"]: line["qty"] for line in self.story.read_order()["lines"]}
         for line_no, qty in quantities.items():
-            self.claim(f"line {line_no}", line_no=line_no, qty=qty)
+            self.claim(f"line-{line_no}", line_no=line_no, qty=qty)
         self.send_back_and_receive(*self.story.claims)
         return None
 
     def refund_unshipped(self) -> str | None:
         if not self.bought():
             return "ended unpaid"
-        self.claim("before shipping", line_no=self.will.choice([1, 2]), type=1, reason="changed_mind")
-        self.merchant("before shipping", "approve", "REFUNDING", "REFUND_SUCCESS")
-        self.until_refunded("before shipping")
+        self.claim("unshipped", line_no=self.will.choice([1, 2]), type=1, reason="changed_mind")
+        self.merchant("unshipped", "approve", "REFUNDING", "REFUND_SUCCESS")
+        self.until_refunded("unshipped")
         return None
 
     def claim_cancelled(self) -> str | None:
