@@ -97,17 +97,20 @@ def relay(*, now: datetime, limit: int = 500) -> Relayed:
 
 
 def _claim(*, token: UUID, now: datetime, limit: int) -> list[tuple[UUID, str]]:
+    """Only a back-off is waited for: an event whose writer's clock was fast leaves at once all the same."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE outbox_event SET claim_token = %s, claimed_until = %s, attempts = attempts + 1
+            UPDATE outbox_event SET claim_token = %s, claimed_until = %s, attempts = attempts + 1,
+                available_at = least(available_at, %s)
             WHERE id IN (
                 SELECT id FROM outbox_event
-                WHERE state = 'PENDING' AND available_at <= %s AND (claimed_until IS NULL OR claimed_until < %s)
+                WHERE state = 'PENDING' AND (available_at <= %s OR attempts = 0)
+                  AND (claimed_until IS NULL OR claimed_until < %s)
                 ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)
             RETURNING id, name
             """,
-            [token, now + timedelta(seconds=CLAIM_SECONDS), now, now, limit],
+            [token, now + timedelta(seconds=CLAIM_SECONDS), now, now, now, limit],
         )
         return sorted(cursor.fetchall())
 
