@@ -1,14 +1,17 @@
 """The addresses of the house: the API of each app below /api/v1/, the back office below /admin/."""
 
+import sys
 from importlib.util import find_spec
 
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from config import health
-from kernel import admin
+from kernel import admin, valkey
+from kernel.errors import ServiceAway
 from kernel.http.problems import problem_response
 
 urlpatterns = [
@@ -38,12 +41,21 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500 without a word about the inside."""
+    """500 without a word about the inside; 503, to be tried again, while the database or Valkey is away."""
+    away = isinstance(sys.exc_info()[1], (OperationalError, *valkey.Away))
     if request.path.startswith("/api/"):
+        if away:
+            return problem_response(
+                request, status=503, code=ServiceAway.code, detail=str(ServiceAway.message), retry_after_seconds=1
+            )
         return problem_response(request, status=500, code="INTERNAL_ERROR", detail="Something went wrong here.")
     from django.views.defaults import server_error as page
 
-    return page(request)
+    response = page(request)
+    if away:
+        response.status_code = 503
+        response["Retry-After"] = "1"
+    return response
 
 
 handler404 = not_found

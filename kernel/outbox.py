@@ -1,11 +1,11 @@
 """The outbox: a fact leaves with the transaction that made it true, and a relay carries it on.
 
-`append` (and an edge's `Emit`) write the row. The relay takes pending rows under their locks (SKIP LOCKED, so any
-number of relays work side by side), publishes them to a Valkey stream in pages of one event name, and marks them with
-the statement that took them; its commit lets go of them. Delivery is at least once: a relay that dies before its
-commit has perhaps published what the next one publishes again, and consumers take effect once (kernel/inbox.py). Cost
-of a run: one index scan of the pending rows and one update of each, O(batch). There is no cursor over ids: a row that
-commits late would be skipped by one.
+`append` (and an edge's `Emit`) write the row. The relay takes pending rows and marks them in one statement (SKIP
+LOCKED, so any number of relays work side by side and none takes what another has), then publishes them to a Valkey
+stream in pages of one event name. Delivery is at least once: what a relay took before it died, or the stream lost, is
+found by the sweep `inbox.redeliver_lost`, and consumers take effect once (kernel/inbox.py). Cost of a run: one index
+scan of the pending rows and one update of each, O(batch). There is no cursor over ids: a row that commits late would
+be skipped by one.
 """
 
 import json
@@ -85,30 +85,29 @@ def wake() -> None:
 def relay(*, now: datetime, limit: int = 500) -> Relayed:
     """Publish up to `limit` pending events. Raises nothing when the stream is away: the rows wait, with back-off.
 
-    The stream is written to while the rows are locked (they are nobody else's business), for a moment, with time-outs
-    of seconds: so no claim has to be written, none expires, and no slow relay can mark what another has taken over.
+    The taking commits before the stream is spoken to, so no lock is held over it. A relay that dies in between has
+    published nothing: `inbox.redeliver_lost` finds these events like any that the stream lost.
     """
+    pages = _take(now=now, limit=limit)
+    if not pages:
+        return Relayed(0)
     try:
-        with transaction.atomic():
-            pages = _take(now=now, limit=limit)
-            if not pages:
-                return Relayed(0)
-            pipeline = valkey.client().pipeline(transaction=False)
-            for name, ids in pages:
-                for start in range(0, len(ids), 16 * PAGE):
-                    entry: Any = {"name": name, "ids": ids[start : start + 16 * PAGE]}
-                    pipeline.xadd(STREAM, entry, maxlen=STREAM_LIMIT, approximate=True)
-            pipeline.execute()
+        pipeline = valkey.client().pipeline(transaction=False)
+        for name, ids in pages:
+            for start in range(0, len(ids), 16 * PAGE):
+                entry: Any = {"name": name, "ids": ids[start : start + 16 * PAGE]}
+                pipeline.xadd(STREAM, entry, maxlen=STREAM_LIMIT, approximate=True)
+        pipeline.execute()
     except valkey.Away as error:
         log.warning("outbox.stream_away", error=str(error))
-        _put_back(now=now, limit=limit, error=str(error))
+        _put_back(pages, now=now, error=str(error))
         return Relayed(0)
     return Relayed(sum(len(ids) // 16 for _name, ids in pages))
 
 
 TAKE = """
 WITH due AS MATERIALIZED (
-    SELECT ctid FROM outbox_event WHERE state = 'PENDING' AND available_at <= %(now)s
+    SELECT ctid FROM outbox_event WHERE state = 'PENDING' AND (available_at <= %(now)s OR attempts = 0)
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE outbox_event o SET state = 'PUBLISHED', published_at = %(now)s FROM due WHERE o.ctid = due.ctid
@@ -116,7 +115,8 @@ WITH due AS MATERIALIZED (
 )
 SELECT name, string_agg(uuid_send(id), ''::bytea ORDER BY id) FROM taken GROUP BY name ORDER BY min(id::text)
 """
-"""By place (ctid), which the lock keeps; ids leave as 16 bytes each, so that no event costs an object here."""
+"""Only a back-off is waited for: an event whose writer's clock was fast leaves at once all the same. By place (ctid),
+which the lock keeps; ids leave as 16 bytes each, so that no event costs an object here."""
 
 
 def _take(*, now: datetime, limit: int) -> list[tuple[str, bytes]]:
@@ -125,15 +125,16 @@ def _take(*, now: datetime, limit: int) -> list[tuple[str, bytes]]:
         return [(name, bytes(ids)) for name, ids in cursor.fetchall()]
 
 
-def _put_back(*, now: datetime, limit: int, error: str) -> None:
+def _put_back(pages: list[tuple[str, bytes]], *, now: datetime, error: str) -> None:
     """Let what could not be published wait: the longer, the more often it was tried."""
+    taken = [UUID(bytes=ids[at : at + 16]) for _name, ids in pages for at in range(0, len(ids), 16)]
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE outbox_event SET last_error = %(error)s, attempts = attempts + 1, available_at = %(now)s"
+            "UPDATE outbox_event SET state = 'PENDING', published_at = NULL, last_error = %(error)s,"
+            " attempts = attempts + 1, available_at = %(now)s"
             " + (%(waits)s::int[])[least(attempts + 1, cardinality(%(waits)s::int[]))] * interval '1 second'"
-            " WHERE id IN (SELECT id FROM outbox_event WHERE state = 'PENDING' AND available_at <= %(now)s"
-            " ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)",
-            {"error": error[:500], "now": now, "waits": list(BACKOFF_SECONDS), "limit": limit},
+            " WHERE id = ANY(%(taken)s::uuid[]) AND state = 'PUBLISHED'",
+            {"error": error[:500], "now": now, "waits": list(BACKOFF_SECONDS), "taken": taken},
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ class House:
     var: Path
     port: int = field(default_factory=free_port)
     said: list[str] = field(default_factory=list)
+    _id: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -58,8 +60,14 @@ class House:
         self.run("up", "--detach", "--port", str(self.port), seconds=300)
         return time.monotonic() - began
 
-    def stop(self) -> None:
+    def rest(self) -> None:
+        """An orderly end that keeps the data."""
         self.run("down", check=False)
+
+    def stop(self) -> None:
+        """The end of this house, its data with it, wherever that lies. The logs stay."""
+        self._mark()  # `processes` still has to know afterwards whose processes to look for
+        self.run("down", "--purge", check=False)
 
     @property
     def demo(self) -> dict[str, Any]:
@@ -99,8 +107,10 @@ class House:
         return found
 
     def _mark(self) -> bytes:
-        house_id = json.loads((self.var / "secrets.json").read_text())["house_id"]
-        return f"QUITS_CHILD={house_id}:".encode()
+        """How this house marks its processes. An id that was thrown away with the data is remembered."""
+        with contextlib.suppress(FileNotFoundError):
+            self._id = json.loads((self.var / "secrets.json").read_text())["house_id"]
+        return f"QUITS_CHILD={self._id}:".encode()
 
     def kill(self, part: str) -> int:
         """kill -9 of everything a part consists of; how many processes that were."""

@@ -236,7 +236,7 @@ def test_each_role_has_a_dashboard(house: House, browser: Browser, first: str) -
 
 def test_second_start_is_quick(tmp_path_factory: pytest.TempPathFactory, house: House) -> None:
     """On the same data, after an orderly end."""
-    house.stop()
+    house.rest()
     assert house.processes() == {}
     took = house.start()
     assert took <= 8 * slowness(), f"the second start took {took:.1f} s"

@@ -21,13 +21,13 @@ USAGE = """\
 bin/test                 the whole quality gate, as continuous integration runs it
 bin/test ARGUMENTS…      only pytest with these arguments, on servers kept warm between runs
 bin/test mutants [ARGS]  tests/mutants/run.py: named defects, each must turn a test red
-bin/test faults [ARGS]   tests/faults/run.py: kill -9 under load, then everything must converge
+bin/test faults [ARGS]   tests/faults/run.py: kill -9 under load, then everything must converge (--seed, --runs)
 bin/test stop            end the warm test servers of this var directory
 
 QUITS_VAR=DIRECTORY gives a run servers of its own, so that several can run at once.
 """
-# Long campaigns with a program of their own, run on the same private servers.
-CAMPAIGNS = {"mutants": "tests/mutants/run.py", "faults": "tests/faults/run.py"}
+# Long campaigns with a program of their own. Mutants run on the private servers of tests; a fault run starts houses.
+CAMPAIGNS = {"mutants": "tests.mutants.run", "faults": "tests.faults.run"}
 
 
 def main(arguments: list[str]) -> int:
@@ -49,12 +49,16 @@ def _say(line: str) -> None:
 
 
 def _campaign(name: str, arguments: list[str]) -> int:
-    program = PROJECT / CAMPAIGNS[name]
-    if not program.exists():
-        raise Trouble(f"{CAMPAIGNS[name]} is not there yet: `bin/test {name}` has nothing to run")
     environment.ensure(dev=True, say=_say)
-    with testbed.borrowed(testbed.directory()) as (bed, keys):
-        return follow([str(PYTHON), str(program), *arguments], test_environment(bed, keys, testbed.directory()))
+    command = [str(PYTHON), "-m", CAMPAIGNS[name], *arguments]
+    if name == "faults":
+        return follow(command, environment.without_recompiling(os.environ))
+    directory = testbed.directory("mutants")
+    try:
+        with testbed.borrowed(directory) as (bed, keys):
+            return follow(command, test_environment(bed, keys, directory))
+    finally:
+        testbed.stop(directory)
 
 
 # --- pytest alone ---------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from reconciliation.models import ReconciliationRun
 from reconciliation.rules.coupons import CHANGED
 from reconciliation.rules.registry import state_rules
 
-OVERLAP = timedelta(minutes=2)
-"""Looks overlap, because a row carries the time at which its command began, not the time at which it committed."""
+OVERLAP = timedelta(minutes=6)
+"""Looks overlap: a row carries the time at which its command began, not the time at which it committed, and clocks of
+machines may be as far apart as signed requests may (five minutes)."""
 
 FIRST_LOOK = timedelta(hours=1)
 
@@ -35,7 +36,8 @@ def look_at_changes(*, now: datetime) -> Looked:
     seen = opened = 0
     with unit_of_work(now=now):
         run = _run_of_today(now)
-        since = (run.checked_until_at or now - FIRST_LOOK) - OVERLAP
+        # A worker whose clock is fast has looked "until" a time that is still to come: nobody else has.
+        since = min(run.checked_until_at or now - FIRST_LOOK, now) - OVERLAP
         params = {**ChannelDay(run.on_date).params(merchant_id=None, now=now), "since": since}
         for rule in state_rules():
             if rule.gate:

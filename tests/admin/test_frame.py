@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 from django.core.cache import cache
-from django.db import connection
-from django.test import Client
+from django.db import OperationalError, connection
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from config.urls import server_error
 from kernel.admin import charts, desk, filters, site
 from kernel.models import InboxMessage
 from merchants import scoping
@@ -223,3 +224,23 @@ def test_strangers_see_the_login_page_only(db):
         answer = Client().get(reverse(f"admin:{name}"))
         assert answer.status_code == 302 and "/admin/login/" in answer["Location"]
     assert Client().post(reverse("admin:reveal"), {}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "status"),
+    [
+        ("/admin/", OperationalError("the server went away"), 503),
+        ("/api/v1/x", OperationalError("the server went away"), 503),
+        ("/admin/", ConnectionRefusedError("nobody listens"), 503),
+        ("/admin/", KeyError("ours"), 500),
+        ("/api/v1/x", KeyError("ours"), 500),
+    ],
+)
+def test_a_service_that_is_away_is_no_mistake_of_ours(path: str, error: Exception, status: int) -> None:
+    """What fault runs met at the desk while PostgreSQL was down: to be tried again, not a defect to look for."""
+    try:
+        raise error
+    except Exception:  # as Django calls it: while the exception is being handled
+        answer = server_error(RequestFactory().get(path))
+    assert answer.status_code == status
+    assert answer.has_header("Retry-After") == (status == 503)

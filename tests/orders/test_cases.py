@@ -286,6 +286,7 @@ def test_c33_only_a_timeout_is_reopened(shop: Shop, reason: str) -> None:
     callback(cell, charge)
     assert (order_of(cell.ordered).status, order_of(cell.ordered).closed_reason) == (40, reason)
     assert money_out(cell) == [(charge["trade_no"], 31000)]
+    assert "not_reopened" not in Anomaly.objects.get().evidence, "it is not even tried"
 
 
 def test_c35_what_was_refunded_is_never_reopened(shop: Shop) -> None:

@@ -11,6 +11,7 @@ from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponRedemption, CouponRefusal, UserCoupon
 from coupons.refusals import TokenMismatch
 from kernel.errors import IllegalTransition
+from orders.actors import SYSTEM
 from orders.commands._coordinate_coupon import coordinate_overdue_lease
 from orders.commands.claim_due import claim_due
 from orders.commands.close_order import close_order
@@ -18,7 +19,9 @@ from orders.commands.confirm_paid import confirm_paid
 from orders.commands.fulfil_order import fulfil_order
 from orders.commands.hold_units import hold_units
 from orders.commands.honour_order import HonourReasonMissing, RefundUnderWay, honour_order
+from orders.commands.settle_charge import ACTIONS, Case, MovedOn
 from orders.facts import LocalOrderFacts
+from orders.matrix import Action, Decision
 from orders.models import Anomaly, CouponDecision, Order, OrderCoupon, OrderLine
 from orders.tender import Answer, Heard
 from payments.models import RefundRequest
@@ -280,6 +283,22 @@ def test_a_newer_order_for_the_same_cart_stops_the_reopening(shop: Shop) -> None
     assert late_callback(shop, ordered) == "refund"
     assert (order_of(ordered).status, order_of(newer).status) == (40, 0)
     assert Anomaly.objects.get().evidence["not_reopened"] == "NOT_REOPENED"
+
+
+def test_c35_a_decision_made_on_an_older_look_reopens_nothing(shop: Shop) -> None:
+    """Two workers hear of the money: one has refunded it when the other, who looked before, comes to reopen."""
+    ordered, _placed = shop.placed()
+    close_order(order_id=ordered.order_id, reason="timeout", now=shop.now)
+    before = order_of(ordered)
+    newer = shop.order()
+    assert late_callback(shop, ordered) == "refund"
+    shop.cancel(newer)
+    payment = payment_of(ordered)
+    case = Case(before, payment, Decision(Action.REOPEN_OR_REFUND), paid_fact(payment), {}, SYSTEM, shop.now)
+    with pytest.raises(MovedOn):
+        ACTIONS[Action.REOPEN_OR_REFUND](case)
+    assert order_of(ordered).status == 40
+    assert RefundRequest.objects.filter(order_no=ordered.order_no).count() == 1
 
 
 def test_reopening_says_so_before_it_says_paid(shop: Shop) -> None:

@@ -64,6 +64,17 @@ def test_refusals_write_nothing(shop, amount_fen, owner_no, refusal):
     assert snapshot() == before
 
 
+def test_a_refusal_names_what_is_left(shop):
+    """It is the command that refuses, with figures: the constraint behind it knows none."""
+    payment = a_paid_payment(shop, 10000)
+    a_refund(shop, payment, 4000, owner_no="AS00000000000001")
+
+    with pytest.raises(RefundExceedsPaid) as caught:
+        a_refund(shop, payment, 6001, owner_no="AS00000000000002")
+
+    assert caught.value.data == {"asked_fen": 6001, "left_fen": 6000, "paid_fen": 10000}
+
+
 def test_an_unpaid_payment_has_nothing_to_refund(shop):
     opened = open_payment(merchant_id=shop.id, order_no="Q00000000000009", channel="wechat", amount_fen=1, now=shop.now)
     before = snapshot()

@@ -25,7 +25,6 @@ def house(tmp_path_factory: pytest.TempPathFactory):
     yield mine
     mine.stop()
     assert mine.processes() == {}
-    mine.run("down", "--purge")
     assert not (mine.var / "postgres").exists()
 
 
@@ -41,7 +40,7 @@ def stopped(house: House) -> House:
     """The house down, with the data of an earlier start."""
     if not (house.var / "demo.json").exists():
         house.start()
-    house.stop()
+    house.rest()
     return house
 
 

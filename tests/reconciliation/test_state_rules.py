@@ -110,6 +110,22 @@ def test_one_coupon_on_two_paid_orders(books: Books) -> None:
     books.mended()
 
 
+@pytest.mark.parametrize("fast", [0, 240, 3600])
+def test_the_gate_trusts_no_single_clock(books: Books, fast: int) -> None:
+    """A look by a worker whose clock is fast hides nothing from the looks that follow; a slow one's rows are seen."""
+    books.gate(now=at(12) + timedelta(seconds=fast))
+    first = sold(books)
+    second = books.sale(now=at(12) - timedelta(minutes=4), buyer="chen")
+    careless(
+        "UPDATE orders SET coupon_id = %(coupon)s, coupon_state = 'redeemed' WHERE id = %(second)s",
+        tables=("orders",),
+        coupon=first.coupon_id,
+        second=second.pk,
+    )
+    assert books.gate(now=at(12, 1)) == 1
+    assert books.found() == {("COUPON_USED_TWICE", str(first.coupon_id))}
+
+
 def test_return_decided_and_not_done(books: Books) -> None:
     order = books.sale(coupon=True)
     books.refund(order), books.refund(order, line_no=1, now=at(16))
