@@ -20,6 +20,8 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         request.request_id = given if GIVEN.fullmatch(given) else numbers.uuid7().hex  # type: ignore[attr-defined]
+        # Where django-structlog looks for it: what it logs carries the id that the caller sees.
+        request.META["HTTP_X_REQUEST_ID"] = request.request_id  # type: ignore[attr-defined]
         structlog.contextvars.bind_contextvars(request_id=request.request_id)  # type: ignore[attr-defined]
         try:
             response = self.get_response(request)

@@ -124,7 +124,11 @@ class AfterSalesPreview(CommandView):
     scope = SCOPE
 
     @read_schema(
-        request=PreviewRequest, response=PreviewSerializer, operation_id="preview_after_sales", tags=["after-sales"]
+        request=PreviewRequest,
+        response=PreviewSerializer,
+        also=(409, 415, 422),
+        operation_id="preview_after_sales",
+        tags=["after-sales"],
     )
     def post(self, request: Request) -> Response:
         """What an application would pay, every share named. Changes nothing and needs no idempotency key."""

@@ -22,12 +22,13 @@ bin/test                 the whole quality gate, as continuous integration runs 
 bin/test ARGUMENTS…      only pytest with these arguments, on servers kept warm between runs
 bin/test mutants [ARGS]  tests/mutants/run.py: named defects, each must turn a test red
 bin/test faults [ARGS]   tests/faults/run.py: kill -9 under load, then everything must converge
+bin/test fuzz [N] [SEED]  tests/fuzz/run.py: every endpoint under N generated requests (20,500)
 bin/test stop            end the warm test servers of this var directory
 
 QUITS_VAR=DIRECTORY gives a run servers of its own, so that several can run at once.
 """
 # Long campaigns with a program of their own, run on the same private servers.
-CAMPAIGNS = {"mutants": "tests/mutants/run.py", "faults": "tests/faults/run.py"}
+CAMPAIGNS = {"mutants": "tests/mutants/run.py", "faults": "tests/faults/run.py", "fuzz": "tests/fuzz/run.py"}
 
 
 def main(arguments: list[str]) -> int:

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from kernel import clock
 from kernel.errors import NotFound
-from kernel.http.problems import ProblemSerializer
+from kernel.http.problems import MEDIA_TYPE, ProblemSerializer
 from kernel.http.views import CommandView, ReadView, command_schema, read_schema
 from merchants.api.authentication import ClientAuth
 from orders import queries, status_board
@@ -257,7 +257,8 @@ class StatusView(APIView):
         auth=[],
         responses={
             200: s.StatusSerializer,
-            404: OpenApiResponse(ProblemSerializer, description="No such token, or it was revoked."),
+            (404, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="No such token, or it was revoked."),
+            (503, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The database is away."),
         },
     )
     def get(self, request: Request, token: str) -> Response:
