@@ -81,7 +81,7 @@ def _from_broker() -> GaugeMetricFamily:
     """Tasks that wait for a worker. Those in a worker's hands are not among them."""
     gauge = GaugeMetricFamily("quits_queue_length", "Tasks waiting for a worker.", labels=["queue"])
     for queue in QUEUES:
-        gauge.add_metric([queue], float(valkey.client().llen(queue)))  # type: ignore[arg-type]
+        gauge.add_metric([queue], float(valkey.client().llen(queue)))
     return gauge
 
 

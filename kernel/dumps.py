@@ -160,10 +160,7 @@ NOISE = re.compile(r"::(character varying|timestamp with time zone|\w+)(\(\d+\))
 def shape(connection: psycopg.Connection) -> dict[str, set[str]]:
     """What a schema consists of, by kind, as PostgreSQL spells it, without casts and brackets: read from a dump, the
     same expression may get other ones."""
-    return {
-        kind: {NOISE.sub("", row[0]) for row in connection.execute(query)}  # type: ignore[arg-type]
-        for kind, query in SHAPE.items()
-    }
+    return {kind: {NOISE.sub("", row[0]) for row in connection.execute(query)} for kind, query in SHAPE.items()}
 
 
 __all__ = ["DumpFailed", "at", "connect", "contents", "dump", "program", "restore", "run", "scratch_database", "shape"]

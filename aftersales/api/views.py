@@ -380,6 +380,7 @@ class ArbitrationEvidence(EvidenceUpload):
 class EvidenceFile(ReadView):
     @read_schema(
         response=OpenApiTypes.BINARY,
+        media_types=("image/jpeg", "image/png", "image/webp", "image/gif"),
         operation_id="get_evidence",
         parameters=[_filter("user_id", required=True)],
         tags=["after-sales"],

@@ -59,9 +59,12 @@ def command_schema(*, request: Any, response: Any, status: int = 201, **kwargs: 
     )
 
 
-def read_schema(*, response: Any, also: tuple[int, ...] = (), **kwargs: Any) -> Any:
+def read_schema(
+    *, response: Any, also: tuple[int, ...] = (), media_types: tuple[str, ...] = ("application/json",), **kwargs: Any
+) -> Any:
     """OpenAPI for a GET; `also` are problems that a read with a body has."""
-    return _schema(problems=(400, 401, 403, 404, 413, 429, 503, *also), responses={200: response}, **kwargs)
+    responses = {(200, media_type): response for media_type in media_types}
+    return _schema(problems=(400, 401, 403, 404, 413, 429, 503, *also), responses=responses, **kwargs)
 
 
 class ReadView(APIView):

@@ -286,8 +286,10 @@ class PaymentNotifyView(APIView):
         responses={
             200: OpenApiResponse(description="Acknowledged (Alipay)."),
             204: OpenApiResponse(description="Acknowledged (WeChat Pay)."),
+            400: OpenApiResponse(description="Not what the channel posts."),
             401: OpenApiResponse(description="The signature is missing, wrong or stale."),
             404: OpenApiResponse(description="There is no such channel."),
+            (413, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The body is too large."),
         },
     )
     def post(self, request: Request, channel: str, account_id: UUID | None = None) -> HttpResponse:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 from merchants.commands.create_client import KeyIssued
@@ -10,6 +13,14 @@ from tests.orders.conftest import keys, now, shop, simulator, simulator_process
 from tests.orders.factories import Shop
 
 __all__ = ["keys", "now", "shop", "simulator", "simulator_process"]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Thousands of refused requests are no news."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture

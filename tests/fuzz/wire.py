@@ -187,7 +187,7 @@ class Tally:
         request = response.request
         where = f"{request.method} {request.path_url[:300]}\n  {bytes_of(request)[:600]!r}"
         said = f"{where}\n  → {response.status_code} {response.content[:600]!r}\n  {failure}"
-        self.failures.setdefault((label, str(failure).split("\n", 1)[0][:80]), said)
+        self.failures.setdefault((label, " ".join(str(failure).split("\n")[:3])[:160]), said)
 
     def table(self) -> str:
         lines = [f"{'endpoint':<62} {'requests':>8} {'inside':>7} {'2xx':>6}  statuses"]

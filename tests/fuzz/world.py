@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-import requests
+from schemathesis import Response
 
 from aftersales.commands.approve_after_sales import approve_after_sales
 from aftersales.commands.confirm_exchange import confirm_exchange
@@ -25,13 +25,14 @@ from coupons.commands.decide_return import decide_return
 from kernel import clock
 from kernel.idempotency import business_key
 from ledgers.commands.adjust_points import adjust_points
-from orders.commands.confirm_paid import confirm_paid
+from orders.commands.settle_charge import settle_charge
 from orders.models import OrderLine
+from orders.tender import ask
 from payments.commands.send_refund import send_refund
 from payments.models import Payment, RefundAttempt
 from tests.aftersales.build import MERCHANT
 from tests.aftersales.test_evidence import a_png
-from tests.orders.factories import ADDRESS, PAYER, Shop, drain, paid_fact
+from tests.orders.factories import ADDRESS, PAYER, Shop, drain
 
 USER = "user-1"
 NUT = {"sku": "NUT", "title": "坚果礼盒", "kind": "physical", "unit_price_fen": 10000, "qty": 1}
@@ -50,7 +51,7 @@ class Good:
     raw: bytes | None = None
 
 
-Post = Callable[[str, Good], requests.Response]
+Post = Callable[[str, Good], Response]
 
 
 class Unexpected(AssertionError):
@@ -134,7 +135,9 @@ class World:
         answer = self.send(operation_id, made)
         if answer.status_code >= 300:
             raise Unexpected(f"{operation_id}: {answer.status_code} {answer.text[:500]}")
-        return answer.json() if answer.content else None
+        if "json" not in answer.headers.get("content-type", [""])[0]:
+            return None
+        return answer.json()
 
     def key(self, what: str) -> Any:
         return business_key(merchant_id=self.shop.id, key=f"fuzz:{what}:{next(_numbers)}")
@@ -231,14 +234,10 @@ class World:
 
     def paid(self) -> str:
         placed = self.do("order_pay")
-        payment = Payment.objects.get(out_trade_no=placed["out_trade_no"])
+        payment = Payment.objects.select_related("account").get(out_trade_no=placed["out_trade_no"])
         self.shop.simulator.pay(placed["out_trade_no"], notify=False)
-        order_id = UUID(str(self.order_id(placed["order_no"])))
-        confirm_paid(order_id=order_id, payment_id=payment.pk, fact=paid_fact(payment), now=clock.now())
+        settle_charge(payment_id=payment.pk, heard=ask(payment, now=clock.now()), now=clock.now())
         return placed["order_no"]
-
-    def order_id(self, order_no: str) -> UUID:
-        return OrderLine.objects.filter(order__order_no=order_no).values_list("order_id", flat=True)[0]
 
     def order_ship(self) -> Good:
         body = {
@@ -360,7 +359,9 @@ class World:
         self.by_staff(approve_after_sales, number)
         drain()
         attempt = RefundAttempt.objects.get(request__owner_no=number)
-        send_refund(attempt_id=attempt.pk, now=clock.now())
+        sent = send_refund(attempt_id=attempt.pk, now=clock.now())
+        if sent.status not in ("PROCESSING", "SUCCESS"):
+            raise Unexpected(f"the channel did not take the refund: {sent}")
         headers, body = self.heard.wait_for("/refunds/notify/wechat")
         return Good(path={"channel": "wechat"}, headers=headers, raw=body)
 
