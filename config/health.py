@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
+from config import metrics as waiting
 from kernel import clock, outbox, valkey
 
 LAG_LIMIT_SECONDS = 120
@@ -64,4 +65,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
     )
     if not allowed:
         return HttpResponse(status=404)
+    waiting.register()
     return ExportToDjangoView(request)

@@ -7,6 +7,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from kernel import numbers
+from kernel.http.problems import problem_response
 
 GIVEN = re.compile(r"[0-9A-Za-z._-]{8,64}")
 
@@ -20,6 +21,8 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         request.request_id = given if GIVEN.fullmatch(given) else numbers.uuid7().hex  # type: ignore[attr-defined]
+        # Where django-structlog looks for it: what it logs carries the id that the caller sees.
+        request.META["HTTP_X_REQUEST_ID"] = request.request_id  # type: ignore[attr-defined]
         structlog.contextvars.bind_contextvars(request_id=request.request_id)  # type: ignore[attr-defined]
         try:
             response = self.get_response(request)
@@ -27,3 +30,18 @@ class RequestIdMiddleware:
             structlog.contextvars.unbind_contextvars("request_id")
         response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
         return response
+
+
+class LengthMiddleware:
+    """A Content-Length that is no number is refused here: middleware further in (the metrics') would crash on it."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        length = request.META.get("CONTENT_LENGTH") or "0"
+        if not str(length).isdecimal():
+            return problem_response(
+                request, status=400, code="INVALID_INPUT", detail="The Content-Length header is no number."
+            )
+        return self.get_response(request)

@@ -128,7 +128,11 @@ class AfterSalesPreview(CommandView):
     scope = SCOPE
 
     @read_schema(
-        request=PreviewRequest, response=PreviewSerializer, operation_id="preview_after_sales", tags=["after-sales"]
+        request=PreviewRequest,
+        response=PreviewSerializer,
+        also=(409, 415, 422),
+        operation_id="preview_after_sales",
+        tags=["after-sales"],
     )
     def post(self, request: Request) -> Response:
         """What an application would pay, every share named. Changes nothing and needs no idempotency key."""
@@ -380,6 +384,7 @@ class ArbitrationEvidence(EvidenceUpload):
 class EvidenceFile(ReadView):
     @read_schema(
         response=OpenApiTypes.BINARY,
+        media_types=("image/jpeg", "image/png", "image/webp", "image/gif"),
         operation_id="get_evidence",
         parameters=[_filter("user_id", required=True)],
         tags=["after-sales"],

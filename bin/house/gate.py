@@ -22,12 +22,13 @@ bin/test                 the whole quality gate, as continuous integration runs 
 bin/test ARGUMENTS…      only pytest with these arguments, on servers kept warm between runs
 bin/test mutants [ARGS]  tests/mutants/run.py: named defects, each must turn a test red
 bin/test faults [ARGS]   tests/faults/run.py: kill -9 under load, then everything must converge (--seed, --runs)
+bin/test fuzz [N] [SEED]  tests/fuzz/run.py: every endpoint under N generated requests (20,500)
 bin/test stop            end the warm test servers of this var directory
 
 QUITS_VAR=DIRECTORY gives a run servers of its own, so that several can run at once.
 """
 # Long campaigns with a program of their own. Mutants run on the private servers of tests; a fault run starts houses.
-CAMPAIGNS = {"mutants": "tests.mutants.run", "faults": "tests.faults.run"}
+CAMPAIGNS = {"mutants": "tests.mutants.run", "faults": "tests.faults.run", "fuzz": "tests.fuzz.run"}
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +54,7 @@ def _campaign(name: str, arguments: list[str]) -> int:
     command = [str(PYTHON), "-m", CAMPAIGNS[name], *arguments]
     if name == "faults":
         return follow(command, environment.without_recompiling(os.environ))
-    directory = testbed.directory("mutants")
+    directory = testbed.directory(name)
     try:
         with testbed.borrowed(directory) as (bed, keys):
             return follow(command, test_environment(bed, keys, directory))

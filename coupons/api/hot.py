@@ -7,7 +7,6 @@ place that says what a request means, and OpenAPI, validation errors and status 
 business key and command are the same functions on both ways (tested against each other).
 """
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from time import monotonic
@@ -23,6 +22,7 @@ from coupons.commands.lock_coupon import LONGEST_LEASE_SECONDS
 from coupons.leases import TOKEN_LENGTH
 from kernel import clock, idempotency, results, valkey
 from kernel.errors import Refusal, ServiceAway
+from kernel.http import json_body
 from kernel.http.problems import MEDIA_TYPE, problem
 from kernel.http.views import KEY
 from merchants.api.authentication import BODY_LIMIT, ClientAuth, authenticate
@@ -118,14 +118,14 @@ def read(request: HttpRequest, needed: Mapping[str, Check], optional: Mapping[st
         request.method != "POST"
         or meta.get("CONTENT_TYPE", "").lower() not in JSON_TYPES
         or meta.get("HTTP_ACCEPT", "") not in ACCEPTED
-        or not length.isdigit()
+        or not length.isdecimal()
         or int(length) > BODY_LIMIT
         or not KEY.fullmatch(meta.get("HTTP_IDEMPOTENCY_KEY", ""))
     ):
         return None
     try:
-        asked = json.loads(request.body)
-    except (ValueError, RecursionError):
+        asked = json_body.loads(request.body)
+    except ValueError:
         return None
     if type(asked) is not dict or not needed.keys() <= asked.keys():
         return None

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from kernel import idempotency, results
 from kernel.http.pagination import KeysetPagination
-from kernel.http.problems import ProblemSerializer
+from kernel.http.problems import MEDIA_TYPE, ProblemSerializer
 
 KEY = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -43,7 +43,7 @@ PROBLEMS = {
 def _schema(*, problems: tuple[int, ...], **kwargs: Any) -> Any:
     kwargs["responses"] = {
         **kwargs.pop("responses"),
-        **{code: OpenApiResponse(ProblemSerializer, description=PROBLEMS[code]) for code in problems},
+        **{(code, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description=PROBLEMS[code]) for code in problems},
     }
     return extend_schema(**kwargs)
 
@@ -59,9 +59,12 @@ def command_schema(*, request: Any, response: Any, status: int = 201, **kwargs: 
     )
 
 
-def read_schema(*, response: Any, **kwargs: Any) -> Any:
-    """OpenAPI for a GET."""
-    return _schema(problems=(400, 401, 403, 404, 429, 503), responses={200: response}, **kwargs)
+def read_schema(
+    *, response: Any, also: tuple[int, ...] = (), media_types: tuple[str, ...] = ("application/json",), **kwargs: Any
+) -> Any:
+    """OpenAPI for a GET; `also` are problems that a read with a body has."""
+    responses = {(200, media_type): response for media_type in media_types}
+    return _schema(problems=(400, 401, 403, 404, 413, 429, 503, *also), responses=responses, **kwargs)
 
 
 class ReadView(APIView):

@@ -142,7 +142,7 @@ def authenticate(request: HttpRequest, *, scope: str = "", max_body_bytes: int =
 def body_of(request: HttpRequest, limit: int) -> bytes:
     """The raw body, refused by its announced length before it is read."""
     announced = request.META.get("CONTENT_LENGTH") or "0"
-    if not str(announced).isdigit() or int(announced) > limit:
+    if not str(announced).isdecimal() or int(announced) > limit:
         raise BodyTooLarge(limit_bytes=limit)
     return request.body
 

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from kernel import clock
 from kernel.errors import NotFound
-from kernel.http.problems import ProblemSerializer
+from kernel.http.problems import MEDIA_TYPE, ProblemSerializer
 from kernel.http.views import CommandView, ReadView, command_schema, read_schema
 from merchants.api.authentication import ClientAuth
 from orders import queries, status_board, wallets
@@ -267,7 +267,8 @@ class StatusView(APIView):
         auth=[],
         responses={
             200: s.StatusSerializer,
-            404: OpenApiResponse(ProblemSerializer, description="No such token, or it was revoked."),
+            (404, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="No such token, or it was revoked."),
+            (503, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The database is away."),
         },
     )
     def get(self, request: Request, token: str) -> Response:
@@ -295,8 +296,10 @@ class PaymentNotifyView(APIView):
         responses={
             200: OpenApiResponse(description="Acknowledged (Alipay)."),
             204: OpenApiResponse(description="Acknowledged (WeChat Pay)."),
+            400: OpenApiResponse(description="Not what the channel posts."),
             401: OpenApiResponse(description="The signature is missing, wrong or stale."),
             404: OpenApiResponse(description="There is no such channel."),
+            (413, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The body is too large."),
         },
     )
     def post(self, request: Request, channel: str, account_id: UUID | None = None) -> HttpResponse:

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from kernel import clock
+from kernel.http.problems import MEDIA_TYPE, ProblemSerializer
 from merchants.entrance import address_of
 from payments.commands.store_notify import store_notify
 from payments.gateway import Channel, NotifyAnswer
@@ -50,6 +51,7 @@ class RefundNotifyView(APIView):
             400: OpenApiResponse(description="Not what the channel posts."),
             401: OpenApiResponse(description="The signature is missing, wrong or stale."),
             404: OpenApiResponse(description="There is no such channel."),
+            (413, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The body is too large."),
         },
     )
     def post(self, request: Request, channel: str, account_id: UUID | None = None) -> HttpResponse:
