@@ -91,7 +91,7 @@ def run_sql(statement: str, *, database: str) -> None:
     """One statement on a connection of its own (CREATE DATABASE and the like)."""
     subprocess.run(
         [str(program("psql")), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement],
-        env=libpq_environment(),
+        env={**libpq_environment(), "PGOPTIONS": "-c client_min_messages=error"},
         check=True,
         stdout=subprocess.DEVNULL,
     )
