@@ -14,7 +14,7 @@ from kernel import numbers
 
 def page_params(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The parameters of `page_source` and `page_id`. Values are plain; ids travel as text, hashes as hex."""
-    return {"page": json.dumps(list(rows), ensure_ascii=False, default=_plain), "first_id": numbers.uuid7()}
+    return {"page": json.dumps(list(rows), default=_plain), "first_id": numbers.uuid7()}
 
 
 def page_source(*columns: str) -> str:
