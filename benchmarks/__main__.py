@@ -1,9 +1,12 @@
-"""`python -m benchmarks [NAME …] [--json FILE] [--rounds N]`: run by bin/bench on servers of its own."""
+"""`python -m benchmarks [NAME …] [--only PART …] …`: what bin/bench runs on servers of its own."""
 
 import argparse
 import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import django
 
@@ -26,12 +29,27 @@ GOALS = {
     "latency_5m_vs_10k": ("≤", 1.2),
     "admin_1m_vs_10k": ("≤", 1.5),
 }
+BASELINES = {
+    "coupon_lock_vs_usual_orm": ("baseline_usual_orm_vs_plain", 0.085),
+    "batch_vs_one_statement": ("baseline_one_statement_vs_plain", 0.7),
+    "scanner_vs_rows": ("baseline_row_loop_vs_usual_orm", 0.5),
+    "http_lock_vs_drf_usual": ("baseline_drf_vs_usual_orm", 0.28),
+}
+"""{figure: (its baseline ÷ something better, the least of it)}: a slow baseline wins any ratio, so it voids it."""
 
 
 def names() -> list[str]:
     """Every module here that has a `run(figures, rounds)`."""
     here = Path(__file__).parent
     return sorted(path.stem for path in here.glob("*.py") if path.stem not in ("__init__", "__main__", "harness"))
+
+
+def parts_of(name: str, only: list[str]) -> dict[str, Callable[..., Any]]:
+    """What to run of a benchmark: its `PARTS` that were asked for, or all of it."""
+    module = importlib.import_module(f"benchmarks.{name}")
+    if not only:
+        return {name: module.run}
+    return {part: run for part, run in getattr(module, "PARTS", {name: module.run}).items() if part in only}
 
 
 def main() -> None:
@@ -41,14 +59,18 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(prog="bin/bench")
     parser.add_argument("name", nargs="*", choices=[*names(), []])
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     figures = harness.Figures()
     for name in asked.name or names():
-        print(f"{name}", flush=True)
-        importlib.import_module(f"benchmarks.{name}").run(figures=figures, rounds=asked.rounds)
-    harness.report(figures.summary(), GOALS)
+        for part, run in parts_of(name, asked.only).items():
+            began = monotonic()
+            print(part, flush=True)
+            run(figures=figures, rounds=asked.rounds)
+            print(f"{part}: {monotonic() - began:,.0f} s", flush=True)
+    harness.report(figures.summary(), GOALS, BASELINES)
     if asked.json:
         harness.write_json(asked.json, figures=figures.summary(), rounds=asked.rounds)
 

@@ -1,55 +1,51 @@
 """Coupons: commands against plain SQL and the usual ORM, the batch form, the scanner, size, HTTP, wallets, verify."""
 
 import os
-import resource
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from statistics import median
-from time import perf_counter
+from urllib.parse import urlsplit, urlunsplit
 
 from django.db import connection
 
 from benchmarks.coupon_cells import http, rows, sql, work
 from benchmarks.coupon_cells.rows import MERCHANT, Wanted, fill
-from benchmarks.harness import Bench, Cell, Figures, Pgbench, Work, _run_work
-from coupons import tasks, verification
+from benchmarks.harness import Bench, Cell, Figures, Pgbench, Work, run_work, server
+from coupons import tasks
 from coupons.models import CouponRefusal
 
 STRIDE = 5_000
 CLIENTS = (2, 4, 8)
-FREE = 100_000
-HELD = 100_000
+FREE = HELD = 50_000
 LOCKS = 1_200
 BATCH = 100
 PAGE = 500
 WALLET = 8
-LARGE = int(os.environ.get("QUITS_BENCH_LARGE", "1_000_000"))
-HUGE = 5 * LARGE
+CHECKOUTS = 60
 SMALL = 10_000
+LARGE = int(os.environ.get("BENCH_LARGE", "1000000"))
+HUGE = 5 * LARGE
 PAGES = 16
+FEW = 300
 
 FREE_ROWS = {"first": 1, "stride": STRIDE}
 HELD_ROWS = {"first": FREE + 1, "stride": STRIDE}
+SHOP = Wanted(free=FREE, held=HELD, wallet=WALLET)
 
 
-def run(*, figures: Figures, rounds: int) -> None:
-    """Every figure of the coupons."""
-    commands(figures, rounds)
-    over_http(figures, rounds)
-    by_size(figures, rounds)
-
-
-def commands(figures: Figures, rounds: int) -> None:
-    """One shop of 100,000 free and 100,000 held coupons."""
-    filled = partial(fill, Wanted(free=FREE, held=HELD, wallet=WALLET))
+def commands(*, figures: Figures, rounds: int) -> None:
+    """Lock and redeem against plain SQL and the usual ORM, and what the database's guarantees cost them."""
     with (
-        Bench("coupons", filled, after=check) as bench,
-        Bench("coupons_bare", lambda: (filled(), rows.take_guarantees_off())) as bare,
+        Bench("coupons", partial(fill, SHOP), after=check) as bench,
+        Bench("coupons_bare", rows.take_guarantees_off, after=check, like=bench) as bare,
     ):
         for number in range(rounds):
             print(f"  round {number + 1}", flush=True)
-            rates = bench.round(cells())
-            without = bare.round(bare_cells())
+            rates = bench.round([*command_cells(), *guaranteed_cells()])
+            without = bare.round(guaranteed_cells())
             for command in ("lock", "redeem"):
                 ratios = [rates[f"{command}/{c}"] / rates[f"{command} plain/{c}"] for c in CLIENTS]
                 figures.add(f"coupon_{command}_vs_plain", median(ratios))
@@ -58,17 +54,11 @@ def commands(figures: Figures, rounds: int) -> None:
                 figures.add(f"guaranteed_{command}_vs_bare", rates[f"{command} one/4"] / without[f"{command} one/4"])
             usual = [rates[f"lock/{c}"] / rates[f"lock usual/{c}"] for c in CLIENTS]
             figures.add("coupon_lock_vs_usual_orm", median(usual))
-            figures.add("lock_one_statement_vs_plain", rates["lock one/4"] / rates["lock plain/4"])
-            figures.add("lock_plain_vs_usual_orm", rates["lock plain/4"] / rates["lock usual/4"])
-            figures.add("batch_vs_one_statement", BATCH * rates["release batch"] / rates["release one"])
-            figures.add("scanner_vs_rows", PAGE * rates["scan"] / rates["scan by rows"])
-            figures.add("locks_while_scanning", rates["lock beside scanner"] / rates["lock/2"])
-            figures.add("wallet_queued_vs_colliding", rates["wallet queued"] / rates["wallet colliding"])
-            figures.add("wallet_collisions_queued", COLLISIONS["wallet queued"])
-            figures.add("wallet_collisions_colliding", COLLISIONS["wallet colliding"])
+            figures.add("baseline_one_statement_vs_plain", rates["lock one/4"] / rates["lock plain/4"])
+            figures.add("baseline_usual_orm_vs_plain", rates["lock usual/4"] / rates["lock plain/4"])
 
 
-def cells() -> list[Cell]:
+def command_cells() -> list[Cell]:
     found = []
     for clients in CLIENTS:
         each = LOCKS // clients * 2
@@ -79,23 +69,10 @@ def cells() -> list[Cell]:
             Cell(f"redeem/{clients}", clients, each, Work(work.redeem(**HELD_ROWS))),
             Cell(f"redeem plain/{clients}", clients, each, Pgbench(plain(sql.redeem_plain, **HELD_ROWS))),
         ]
-    beside = work.lock_beside_scanner(**FREE_ROWS, page=PAGE, rate=tasks.ROWS_PER_SECOND)
-    colliding = work.take_from_one_wallet(user_id="wallet", queued=False)
-    queued = work.take_from_one_wallet(user_id="wallet", queued=True)
-    return [
-        *found,
-        *bare_cells(),
-        Cell("release batch", 2, 30, Work(work.release_batches(**HELD_ROWS, size=BATCH), warm_up=1)),
-        Cell("release one", 2, LOCKS, Pgbench(plain(sql.release_one, **HELD_ROWS))),
-        Cell("scan", 1, 40, Work(work.scan(page=PAGE), warm_up=1)),
-        Cell("scan by rows", 1, 400, Work(work.scan_by_rows(), warm_up=10)),
-        Cell("lock beside scanner", 2, LOCKS, Work(beside)),
-        Cell("wallet colliding", WALLET, 60, Work(colliding, warm_up=2)),
-        Cell("wallet queued", WALLET, 60, Work(queued, warm_up=2)),
-    ]
+    return found
 
 
-def bare_cells() -> list[Cell]:
+def guaranteed_cells() -> list[Cell]:
     return [
         Cell("lock one/4", 4, LOCKS // 2, Pgbench(plain(sql.lock_one, **FREE_ROWS))),
         Cell("redeem one/4", 4, LOCKS // 2, Pgbench(plain(sql.redeem_one, **HELD_ROWS))),
@@ -106,8 +83,37 @@ def plain(script: Callable[..., str], **where: int) -> Callable[[int], str]:
     return lambda clients: script(MERCHANT["id"], **where)
 
 
-COLLISIONS: dict[str, int] = {}
-"""Refused commands that a wallet's cell left, per 100 checkouts."""
+def bulk(*, figures: Figures, rounds: int) -> None:
+    """The batch form of release, the scanner and what it does to locks beside it, a wallet that everybody wants."""
+    beside = work.lock_beside_scanner(**FREE_ROWS, page=PAGE, rate=tasks.ROWS_PER_SECOND)
+    colliding = work.take_from_one_wallet(user_id="wallet", queued=False)
+    queued = work.take_from_one_wallet(user_id="wallet", queued=True)
+    cells = [
+        Cell("release batch", 2, 30, Work(work.release_batches(**HELD_ROWS, size=BATCH), warm_up=1)),
+        Cell("release one", 2, LOCKS, Pgbench(plain(sql.release_one, **HELD_ROWS))),
+        Cell("scan", 1, 40, Work(work.scan(page=PAGE), warm_up=1)),
+        Cell("scan by rows", 1, 400, Work(work.scan_by_rows(), warm_up=10)),
+        Cell("lock alone", 2, LOCKS, Work(work.lock(**FREE_ROWS))),
+        Cell("lock beside scanner", 2, LOCKS, Work(beside)),
+        Cell("lock usual, one client", 1, 400, Work(work.usual_lock(**FREE_ROWS))),
+        Cell("wallet colliding", WALLET, CHECKOUTS, Work(colliding, warm_up=2)),
+        Cell("wallet queued", WALLET, CHECKOUTS, Work(queued, warm_up=2)),
+    ]
+    with Bench("coupons", partial(fill, SHOP), after=check) as bench:
+        for number in range(rounds):
+            print(f"  round {number + 1}", flush=True)
+            rates = bench.round(cells)
+            figures.add("batch_vs_one_statement", BATCH * rates["release batch"] / rates["release one"])
+            figures.add("scanner_vs_rows", PAGE * rates["scan"] / rates["scan by rows"])
+            figures.add("baseline_row_loop_vs_usual_orm", rates["scan by rows"] / rates["lock usual, one client"])
+            figures.add("locks_while_scanning", rates["lock beside scanner"] / rates["lock alone"])
+            figures.add("wallet_queued_vs_colliding", rates["wallet queued"] / rates["wallet colliding"])
+            for name, refused in COLLISIONS.items():
+                figures.add(f"{name.replace(' ', '_')}_refusals", refused)
+
+
+COLLISIONS: dict[str, float] = {}
+"""Refused commands that a wallet's cell left, per checkout."""
 
 
 def check(cell: str) -> None:
@@ -125,91 +131,123 @@ def check(cell: str) -> None:
     if broken or written < 100:
         raise RuntimeError(f"{cell}: {broken} coupons contradict their ledger, {written} operations written")
     if cell.startswith("wallet"):
-        COLLISIONS[cell] = round(CouponRefusal.objects.count() * 100 / (WALLET * 62))
+        COLLISIONS[cell] = CouponRefusal.objects.count() / (WALLET * (CHECKOUTS + 2))
 
 
-def over_http(figures: Figures, rounds: int) -> None:
-    """The lock over HTTP ÷ the direct command ÷ DRF and the usual ORM, with as many clients."""
+def over_http(*, figures: Figures, rounds: int) -> None:
+    """The lock over HTTP ÷ the direct command ÷ DRF and the usual ORM on the same server, with as many clients."""
     clients, each = 4, 600
 
     def filled() -> None:
-        fill(Wanted(free=SMALL * 4, held=0))
+        fill(SHOP)
         http.make_client()
 
-    with Bench("coupons_http", filled) as bench:
+    with Bench("coupons_http", filled, after=check) as bench:
         for number in range(rounds):
-            print(f"  round {number + 1}", flush=True)
             direct = bench.rate(Cell("lock direct", clients, each, Work(work.lock(**FREE_ROWS))))
             ours = _served(bench, "config.urls", clients, each, signed=True)
             usual = _served(bench, "benchmarks.coupon_cells.usual_api", clients, each // 3, signed=False)
-            print(f"    direct {direct:,.0f} /s, HTTP {ours:,.0f} /s, usual DRF {usual:,.0f} /s", flush=True)
+            orm = bench.rate(Cell("lock usual", clients, each // 3, Work(work.usual_lock(**FREE_ROWS))))
+            print(
+                f"  round {number + 1}: command {direct:,.0f} /s, HTTP {ours:,.0f} /s, usual DRF {usual:,.0f} /s,"
+                f" usual ORM without HTTP {orm:,.0f} /s",
+                flush=True,
+            )
             figures.add("http_lock_vs_command", ours / direct)
             figures.add("http_lock_vs_drf_usual", ours / usual)
+            figures.add("baseline_drf_vs_usual_orm", usual / orm)
 
 
 def _served(bench: Bench, urls: str, clients: int, each: int, *, signed: bool) -> float:
     def measure() -> float:
         with http.web_server(urls=urls) as port:
             requests = http.post_locks(port, **FREE_ROWS, signed=signed, operations=each)
-            return _run_work(Cell("lock over HTTP", clients, each, Work(requests)))
+            seconds = run_work(Cell("lock over HTTP", clients, each, Work(requests)))
+        check(urls)
+        return seconds
 
     return clients * each / bench.on_copy(measure)
 
 
-def by_size(figures: Figures, rounds: int) -> None:
-    """The same commands on ten thousand, a million and five million coupons."""
+def sizes(*, figures: Figures, rounds: int) -> None:
+    """The scanner among ten thousand and among a million overdue leases; verify_coupons over them."""
     with (
         Bench("coupons_small", partial(fill, Wanted(free=0, held=SMALL))) as small,
         Bench("coupons_large", partial(fill, Wanted(free=0, held=LARGE))) as large,
     ):
+        pages = Cell("scan", 1, PAGES, Work(work.scan(page=PAGE), warm_up=1))
         for number in range(rounds):
-            print(f"  round {number + 1}", flush=True)
-            pages = Cell("scan", 1, PAGES, Work(work.scan(page=PAGE), warm_up=1))
             few, many = small.rate(pages), large.rate(pages)
-            print(f"    scanner {few * PAGE:,.0f} /s among 10k, {many * PAGE:,.0f} /s among 1M", flush=True)
+            print(
+                f"  round {number + 1}: scanner {few * PAGE:,.0f} /s among {SMALL:,}, {many * PAGE:,.0f} /s among"
+                f" {LARGE:,}",
+                flush=True,
+            )
             figures.add("scanner_1m_vs_10k", many / few)
-        verify_all(figures, large)
+        _ratio, little = _verify(small)
+        ratio, much = _verify(large)
+        figures.add("verify_1m_vs_count", ratio)
+        figures.add("verify_memory_1m_vs_10k", much / little)
+
+
+def _verify(bench: Bench) -> tuple[float, float]:
+    """manage.py verify_coupons on the template itself: its own ratio to a plain count, its peak memory in KiB."""
+    address = server()
+    target = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{bench.template}"))
+    for _time in range(2):  # the second time finds what the first has read in memory, for both sides of the ratio
+        running = subprocess.Popen(
+            [sys.executable, "manage.py", "verify_coupons"],
+            env={**os.environ, "DATABASE_URL": target, "DATABASE_OWNER_URL": target, "PGPASSWORD": address["PASSWORD"]},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stdout is not None
+        said = running.stdout.read()
+        _pid, status, used = os.wait4(running.pid, 0)
+        found = re.search(r"^0 differences in .* s, ([\d.]+) × the plain count", said, re.MULTILINE)
+        if status or not found:
+            raise RuntimeError(said)
+    print(f"{said}  {used.ru_maxrss:,} KiB at most", flush=True)
+    return float(found.group(1)), used.ru_maxrss
+
+
+def size(*, figures: Figures, rounds: int) -> None:
+    """One client's latency of the commands among ten thousand coupons and among five million.
+
+    In place, each round on coupons of its own that are scattered over all of them: a copy would start cold.
+    """
     with (
-        Bench("coupons_few", partial(fill, Wanted(free=SMALL, held=SMALL, keys=False))) as few_rows,
-        Bench("coupons_huge", partial(fill, Wanted(free=HUGE, held=SMALL * 10, keys=False))) as huge_rows,
+        Bench("coupons_few", partial(fill, Wanted(free=SMALL, held=SMALL))) as few_rows,
+        Bench("coupons_huge", partial(fill, Wanted(free=HUGE, held=LARGE))) as huge_rows,
     ):
         for number in range(rounds):
             print(f"  round {number + 1}", flush=True)
-            # In place, each round on coupons of its own, scattered over all of them: a copy would start cold.
-            near = {"first": 1 + number, "stride": 0, "step": SMALL // 1_000}
-            far = {"first": 1 + number, "stride": 0, "step": HUGE // 1_000}
-            near_held = {"first": SMALL + 1 + number, "stride": 0, "step": SMALL // 1_000}
-            far_held = {"first": HUGE + 1 + number, "stride": 0, "step": SMALL // 100}
-            locks = _in_place(few_rows, work.lock(**near)), _in_place(huge_rows, work.lock(**far))
-            redeems = _in_place(few_rows, work.redeem(**near_held)), _in_place(huge_rows, work.redeem(**far_held))
-            for name, (few, many) in {"lock": locks, "redeem": redeems}.items():
-                print(f"    {name} {few:,.0f} /s among 10k, {many:,.0f} /s among 5M", flush=True)
-            figures.add("latency_5m_vs_10k", max(locks[0] / locks[1], redeems[0] / redeems[1]))
+            for place, (name, command) in enumerate(work.COMMANDS.items()):
+                turn = place + 4 * number
+                near = Work(command(**_scattered(name, turn, SMALL, SMALL)))
+                far = Work(command(**_scattered(name, turn, HUGE, LARGE)))
+                few = few_rows.in_place(Cell(name, 1, FEW, near))
+                huge = huge_rows.in_place(Cell(name, 1, FEW, far))
+                print(f"    {name}: {1e6 / few:,.0f} µs, {1e6 / huge:,.0f} µs among {HUGE:,}", flush=True)
+                figures.add(f"latency_5m_vs_10k_{name}", few / huge)
+        worst = max(work.COMMANDS, key=lambda name: median(figures.values[f"latency_5m_vs_10k_{name}"]))
+        figures.values["latency_5m_vs_10k"] = figures.values[f"latency_5m_vs_10k_{worst}"]
 
 
-def _in_place(bench: Bench, prepare: Callable[[int, int], Callable[[int], object]]) -> float:
-    """Operations a second of one client on the template itself."""
-    return bench.in_place(Cell("one client", 1, 800, Work(prepare)))
+def _scattered(name: str, turn: int, free: int, held: int) -> dict[str, int]:
+    """Every step-th free (for lock) or held coupon, a different set at each turn."""
+    first, count = (1, free) if name == "lock" else (free + 1, held)
+    step = count // (FEW + work.WARM)
+    if turn >= step:
+        raise ValueError(f"coupons for {step // 4} rounds")
+    return {"first": first + turn, "stride": 0, "step": step}
 
 
-def verify_all(figures: Figures, bench: Bench) -> None:
-    """verify_coupons over a million coupons: how often a plain count it costs, and what it takes here in memory."""
+PARTS = {"commands": commands, "bulk": bulk, "http": over_http, "sizes": sizes, "size": size}
 
-    def measure() -> float:
-        connection.close()
-        verification.count_rows()
-        _coupons, _operations, counted = verification.count_rows()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        started = perf_counter()
-        found = sum(check.differences for check in verification.verify())
-        seconds = perf_counter() - started
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(
-            f"    verify 1M coupons: {seconds:.2f} s, a plain count {counted:.2f} s, {grown} KiB more memory",
-            flush=True,
-        )
-        if found or grown > 20_000:
-            raise RuntimeError(f"{found} differences, {grown} KiB")
-        return seconds / counted
 
-    figures.add("verify_1m_vs_count", bench.on_copy(measure))
+def run(*, figures: Figures, rounds: int) -> None:
+    """Every figure of the coupons."""
+    for name, part in PARTS.items():
+        print(f" {name}", flush=True)
+        part(figures=figures, rounds=rounds)

@@ -2,12 +2,14 @@
 
 The state machine is the edges on UserCoupon (empty bodies: `kernel.statemachine.advance` reads the graph from them).
 What the database itself keeps true stands in the constraints and triggers here and, where Django cannot say it
-(composite keys between coupon and ledger), in migration 0001.
+(composite keys between coupon and ledger), in migration 0002.
 """
 
 import pgtrigger
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q, Value
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import In
 from django.utils.translation import gettext_lazy as _
 from django_fsm import RETURN_VALUE, FSMField, transition
 
@@ -74,13 +76,16 @@ EDGES: list[tuple[str, str | None, str]] = [
 """The table of edges: what the ledger's CHECK allows. The edges on UserCoupon must say the same (tested)."""
 
 
-def _edge_of_the_table() -> Q:
-    """(command, from, to) is one of EDGES, as a condition the database can check."""
-    condition = Q()
-    for command, source, target in EDGES:
-        before = Q(from_status__isnull=True) if source is None else Q(from_status=source)
-        condition |= Q(command=command, to_status=target) & before
-    return condition
+def _edge_of_the_table() -> In:
+    """(command, from, to) is one of EDGES, as a condition the database can check: one word in a list of words.
+
+    PostgreSQL unpacks a CHECK anew for every statement; nineteen ORed comparisons took longer than the insert itself.
+    """
+    source = Coalesce(F("from_status"), Value(""), output_field=models.TextField())
+    parts = (F("command"), Value(":"), source, Value(":"), F("to_status"))
+    # In the order of the alphabet, as a migration writes them down: otherwise the two are not equal.
+    word = Func(*parts, arg_joiner=" || ", output_field=models.TextField(), template="(%(expressions)s)")
+    return In(word, [f"{command}:{before or ''}:{target}" for command, before, target in EDGES])
 
 
 class ReturnPolicy(models.Model):

@@ -32,7 +32,7 @@ def to_json(result: Any) -> str:
 
 def canonical_json(value: Any) -> str:
     """Compact JSON of plain values, keys in the order given."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return _COMPACT(value)
 
 
 def from_data(kind: type[T], data: dict[str, Any], **extra: Any) -> T:
@@ -58,6 +58,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value)
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
 
 
 @lru_cache(maxsize=256)

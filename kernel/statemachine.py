@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -144,7 +145,7 @@ def advance(edge: Edge, *, pk: Any, params: Mapping[str, Any]) -> dict[str, Any]
     a Touch missed, and database errors as they are: a unique violation ends the caller's transaction.
     """
     statement = edge.statement
-    values = {name: _plain(value) for name, value in params.items()}
+    values = {name: value if type(value) in _AS_IT_IS else _plain(value) for name, value in params.items()}
     values["pk"] = _plain(pk)
     for name in statement.made:
         values[name] = numbers.uuid7()
@@ -167,6 +168,9 @@ def edges_of(model: type[models.Model], method: str) -> dict[Any, Any]:
     """{source: target} of a transition method, as django-fsm holds it."""
     meta = getattr(model, method)._django_fsm
     return {_plain(source): _plain(found.target) for source, found in meta.transitions.items()}
+
+
+_AS_IT_IS = frozenset({str, bytes, UUID, bool, datetime, type(None)})
 
 
 def _plain(value: Any) -> Any:

@@ -1,12 +1,23 @@
 """What orders tell coupons (coupons.facts.OrderFacts): local tables only."""
 
+import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from uuid import UUID
 
+from django.db import connection
+
 from coupons.facts import LeaseVerdict, OrderMoment
 from orders.models import Order, OrderStatusLog
 from payments.models import Payment, RefundRequest
+
+# The numbers come as one JSON parameter: five hundred parameters, or an array, cost more than the two look-ups.
+ORDERS_AND_THEIR_MONEY = """
+SELECT o.order_no, o.status, EXISTS (
+    SELECT 1 FROM payment p WHERE p.merchant_id = o.merchant_id AND p.order_no = o.order_no AND p.status = 'PAID')
+FROM json_array_elements_text(%(asked)s::json) AS asked(order_no)
+JOIN orders o ON o.order_no = asked.order_no AND o.merchant_id = %(merchant)s::uuid
+"""
 
 
 class LocalOrderFacts:
@@ -16,16 +27,9 @@ class LocalOrderFacts:
         self, *, merchant_id: UUID, order_nos: Collection[str], now: datetime
     ) -> Mapping[str, LeaseVerdict]:
         """PENDING: its own timer ends it. Paid: the coordinator's. Ended unpaid: release."""
-        found = Order.objects.filter(merchant_id=merchant_id, order_no__in=list(order_nos))
-        paid_somehow = set(
-            Payment.objects.filter(
-                merchant_id=merchant_id, order_no__in=list(order_nos), status=Payment.Status.PAID
-            ).values_list("order_no", flat=True)
-        )
-        return {
-            order_no: self._verdict(status, order_no in paid_somehow)
-            for order_no, status in found.values_list("order_no", "status")
-        }
+        with connection.cursor() as cursor:
+            cursor.execute(ORDERS_AND_THEIR_MONEY, {"merchant": merchant_id, "asked": json.dumps(list(order_nos))})
+            return {order_no: self._verdict(status, paid) for order_no, status, paid in cursor.fetchall()}
 
     @staticmethod
     def _verdict(status: int, paid: bool) -> LeaseVerdict:

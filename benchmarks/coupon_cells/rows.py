@@ -58,13 +58,12 @@ def sql_hash(number: str = ":k") -> str:
 class Wanted:
     """So many free coupons (numbers from 1), then so many held by orders (numbers after them).
 
-    `wallet`: so many of the free ones belong to one user, `wallet`. `keys`: with their idempotency keys.
+    `wallet`: so many of the free ones belong to one user, `wallet`.
     """
 
     free: int
     held: int
     wallet: int = 0
-    keys: bool = True
 
 
 def make_merchant() -> UUID:
@@ -90,11 +89,10 @@ def fill(wanted: Wanted) -> None:
         policy_code="standard",
         now=NOW,
     )
-    with without_foreign_keys(), connection.cursor() as cursor:
+    with without_keys(), connection.cursor() as cursor:
         cursor.execute(_coupons(wanted, merchant, template.template_id, policy.policy_id))
         for statement in _ledger(wanted, merchant):
-            if wanted.keys or "INTO idempotency_key" not in statement:
-                cursor.execute(statement)
+            cursor.execute(statement)
 
 
 def _coupons(wanted: Wanted, merchant: UUID, template_id: UUID, policy_id: UUID) -> str:
@@ -142,22 +140,35 @@ def _ledger(wanted: Wanted, merchant: UUID) -> list[str]:
 
 
 @contextmanager
-def without_foreign_keys() -> Iterator[None]:
-    """Take the foreign keys off for a bulk load and put them back (validated, set-based) afterwards."""
+def without_keys() -> Iterator[None]:
+    """Take foreign keys and secondary indexes off for a bulk load and build them again (validated) afterwards."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
-            " WHERE contype = 'f' AND conrelid = ANY(%s::regclass[])",
+            "SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),"
+            " format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid))"
+            " FROM pg_constraint WHERE contype IN ('f', 'u') AND conrelid = ANY(%s::regclass[])"
+            " ORDER BY contype",
             [list(TABLES)],
         )
-        keys = cursor.fetchall()
-        for table, name, _definition in keys:
-            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+        taken = cursor.fetchall()
+        cursor.execute(
+            "SELECT format('DROP INDEX %%s', indexrelid::regclass), pg_get_indexdef(indexrelid) FROM pg_index"
+            " WHERE NOT indisprimary AND indrelid = ANY(%s::regclass[])"
+            " AND indexrelid NOT IN (SELECT conindid FROM pg_constraint)",
+            [list(TABLES)],
+        )
+        taken += cursor.fetchall()
+        for drop, _add in taken:
+            cursor.execute(drop)
         yield
         for table in TABLES:
             cursor.execute(f"ANALYZE {table}")  # or the checking of the keys is planned as if the tables were empty
-        for table, name, definition in keys:
-            cursor.execute(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}')
+        for setting in ("maintenance_work_mem = '512MB'", "work_mem = '512MB'"):
+            cursor.execute(f"SET {setting}")
+        for _drop, add in reversed(taken):  # what a foreign key points at comes before it
+            cursor.execute(add)
+        for setting in ("maintenance_work_mem", "work_mem"):
+            cursor.execute(f"RESET {setting}")
 
 
 def take_guarantees_off() -> None:
@@ -177,5 +188,4 @@ def take_guarantees_off() -> None:
         )
         for table, name in cursor.fetchall():
             cursor.execute(f'DROP TRIGGER "{name}" ON {table}')
-        for name in ("ledger_version_and_status",):
-            cursor.execute(f'ALTER TABLE coupon_operation DROP CONSTRAINT "{name}"')
+        cursor.execute("ALTER TABLE coupon_operation DROP CONSTRAINT ledger_version_and_status")

@@ -16,6 +16,7 @@ from coupons.commands.queue_wallet import queue_wallet
 from coupons.commands.redeem_coupon import redeem_coupon
 from coupons.commands.release_coupon import release_coupon
 from coupons.commands.release_leases import HeldLease, release_leases
+from coupons.commands.renew_coupon import renew_coupon
 from coupons.commands.scan_leases import Cursor, scan_leases
 from coupons.models import CouponLock, CouponOperation, UserCoupon
 from coupons.refusals import CouponRefused
@@ -79,6 +80,44 @@ def redeem(*, first: int, stride: int, step: int = 1) -> Callable[[int, int], Op
         return operation
 
     return prepare
+
+
+def release(*, first: int, stride: int, step: int = 1) -> Callable[[int, int], Operation]:
+    """release_coupon, as the order coordinator calls it."""
+    return _under_lease(release_coupon, first=first, stride=stride, step=step)
+
+
+def renew(*, first: int, stride: int, step: int = 1) -> Callable[[int, int], Operation]:
+    """renew_coupon, as an order does that is being paid."""
+    later = NOW + timedelta(minutes=30)
+    return _under_lease(renew_coupon, first=first, stride=stride, step=step, expires_at=later)
+
+
+def _under_lease(
+    command: Callable[..., object], *, first: int, stride: int, step: int, **values: object
+) -> Callable[[int, int], Operation]:
+    def prepare(client: int, clients: int) -> Operation:
+        merchant = MERCHANT["id"]
+
+        def operation(index: int) -> object:
+            number = number_of(client, index, first=first, stride=stride, step=step)
+            return command(
+                merchant_id=merchant,
+                coupon_id=coupon_id(number),
+                order_no=f"O{number}",
+                lock_token=token(number),
+                expected_version=2,
+                key=BusinessKey(merchant, f"bench:{number}", DIGEST),
+                now=NOW,
+                **values,
+            )
+
+        return operation
+
+    return prepare
+
+
+COMMANDS = {"lock": lock, "renew": renew, "redeem": redeem, "release": release}
 
 
 def as_django_does_by_itself() -> None:

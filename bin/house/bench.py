@@ -7,9 +7,10 @@ from house.layout import PROJECT, PYTHON, Trouble
 
 USAGE = """\
 bin/bench                        every benchmark
-bin/bench NAME …                 these (coupons, orders, aftersales, reconciliation, outbox, http …)
+bin/bench NAME …                 these (coupons, orders, aftersales, reconciliation …)
 bin/bench [NAME …] --json FILE   also write the figures to a file
 bin/bench [NAME …] --rounds N    interleaved rounds per figure (5)
+bin/bench coupons --only PART …  some parts (commands, bulk, http, sizes, size)
 
 Figures are ratios within one run; docs/performance.md explains each. Leave the machine alone meanwhile.
 """

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 
+from coupons.commands._page import page_id, page_params, page_source
 from coupons.commands.expire_coupon import expire_coupon
 from coupons.refusals import CouponRefused
-from kernel import numbers, outbox
+from kernel import outbox
 from kernel.idempotency import BusinessKey, business_key
 from kernel.transactions import leave_evidence, unit_of_work
 
@@ -20,19 +21,15 @@ WHERE valid_until <= %(now)s::timestamptz AND (valid_until, id) > (%(after_at)s:
 ORDER BY valid_until, id LIMIT %(limit)s::int
 FOR UPDATE SKIP LOCKED
 """
-EXPIRE_COUPONS = """
-WITH asked AS (
-    SELECT * FROM unnest(%(coupons)s::uuid[], %(versions)s::int[], %(operations)s::uuid[], %(keys)s::text[],
-        %(digests)s::text[], %(rows)s::uuid[], %(events)s::uuid[])
-    AS a(coupon_id, version, operation_id, key, request_hash, key_id, event_id)
-), u AS (
+EXPIRE_COUPONS = f"""
+WITH u AS (
     UPDATE user_coupon t SET status = 'EXPIRED', state_version = t.state_version + 1,
         updated_at = %(now)s::timestamptz
-    FROM asked a
+    FROM {page_source("coupon_id uuid", "version int", "key text", "request_hash text")}
     WHERE t.id = a.coupon_id AND t.status = 'AVAILABLE' AND t.state_version = a.version
       AND t.valid_until <= %(now)s::timestamptz
-    RETURNING t.id, t.merchant_id, t.status, t.state_version, a.operation_id, a.key, a.request_hash, a.key_id,
-              a.event_id
+    RETURNING t.id, t.merchant_id, t.status, t.state_version, a.key, a.request_hash,
+              {page_id(0, of=3)} AS operation_id, {page_id(1, of=3)} AS key_id, {page_id(2, of=3)} AS event_id
 ), o AS (
     INSERT INTO coupon_operation (id, merchant_id, coupon_id, command, from_version, from_status, to_version,
         to_status, order_no, actor, reason, business_key, at)
@@ -106,20 +103,12 @@ def _key(row: tuple[datetime, UUID, UUID, int]) -> BusinessKey:
 
 
 def _expire_all(rows: list[tuple[datetime, UUID, UUID, int]], *, now: datetime, actor: str) -> int:
-    keys = [_key(row) for row in rows]
-    values: dict[str, Any] = {
-        "coupons": [row[1] for row in rows],
-        "versions": [str(row[3]) for row in rows],
-        "operations": [numbers.uuid7() for _row in rows],
-        "keys": [key.key for key in keys],
-        "digests": [key.request_hash for key in keys],
-        "rows": [numbers.uuid7() for _row in rows],
-        "events": [numbers.uuid7() for _row in rows],
-        "now": now,
-        "actor": actor,
-    }
+    keyed = [(row, _key(row)) for row in rows]
+    page = page_params(
+        {"coupon_id": row[1], "version": row[3], "key": key.key, "request_hash": key.request_hash} for row, key in keyed
+    )
     with connection.cursor() as cursor:
-        cursor.execute(EXPIRE_COUPONS, values)
+        cursor.execute(EXPIRE_COUPONS, {**page, "now": now, "actor": actor})
         count = cursor.fetchone()[0]
     outbox.wake_after_commit()
     return count

@@ -21,6 +21,11 @@ class WalletBusy(Refusal):
     message = _("Many commands for this user's coupons are waiting. Try again shortly.")
 
 
+def wallet_key(*, merchant_id: UUID, user_id: str) -> str:
+    """The serial key of one user's coupons. Quotes and orders queue by it too, so there is one queue per wallet."""
+    return f"wallet:{merchant_id}:{user_id}"
+
+
 @contextmanager
 def queue_wallet(*, merchant_id: UUID, user_id: str, now: datetime) -> Iterator[None]:
     """A unit of work that is alone with the wallet: others that queue for it wait until this one ends.
@@ -35,7 +40,8 @@ def queue_wallet(*, merchant_id: UUID, user_id: str, now: datetime) -> Iterator[
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{WAIT_MILLISECONDS}ms"])
                 cursor.execute(
-                    "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"wallet:{merchant_id}:{user_id}"]
+                    "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                    [wallet_key(merchant_id=merchant_id, user_id=user_id)],
                 )
                 cursor.execute("SELECT set_config('lock_timeout', '0', true)")
         except OperationalError as error:

@@ -9,29 +9,28 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from coupons import leases as tokens
+from coupons.commands._page import page_id, page_params, page_source
 from coupons.commands.release_coupon import release_coupon
 from coupons.refusals import CouponRefused
-from kernel import numbers, outbox
+from kernel import outbox
 from kernel.idempotency import BusinessKey, business_key
 from kernel.statemachine import StatementBroken
 from kernel.transactions import leave_evidence, unit_of_work
 
-RELEASE_LEASES = """
-WITH asked AS (
-    SELECT * FROM unnest(%(coupons)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(locks)s::uuid[],
-        %(orders)s::text[], %(operations)s::uuid[], %(keys)s::text[], %(digests)s::text[], %(rows)s::uuid[],
-        %(events)s::uuid[])
-    AS a(coupon_id, version, token_hash, lock_id, order_no, operation_id, key, request_hash, key_id, event_id)
-), u AS (
+PAGE = page_source(
+    "coupon_id uuid", "version int", "token_hash text", "lock_id uuid", "order_no text", "key text", "request_hash text"
+)
+RELEASE_LEASES = f"""
+WITH u AS (
     UPDATE user_coupon t SET
         status = CASE WHEN t.valid_until > %(now)s::timestamptz THEN 'AVAILABLE' ELSE 'EXPIRED' END,
         state_version = t.state_version + 1, locked_order_no = NULL, lock_id = NULL, lock_token_hash = NULL,
         lease_expires_at = NULL, updated_at = %(now)s::timestamptz
-    FROM asked a
+    FROM {PAGE}
     WHERE t.id = a.coupon_id AND t.status = 'LOCKED' AND t.state_version = a.version
-      AND t.lock_id = a.lock_id AND t.lock_token_hash = a.token_hash AND t.locked_order_no = a.order_no
-    RETURNING t.id, t.merchant_id, t.status, t.state_version, a.lock_id, a.order_no, a.operation_id, a.key,
-              a.request_hash, a.key_id, a.event_id
+      AND t.lock_id = a.lock_id AND t.lock_token_hash = decode(a.token_hash, 'hex') AND t.locked_order_no = a.order_no
+    RETURNING t.id, t.merchant_id, t.status, t.state_version, a.lock_id, a.order_no, a.key, a.request_hash,
+              {page_id(0, of=3)} AS operation_id, {page_id(1, of=3)} AS key_id, {page_id(2, of=3)} AS event_id
 ), ended AS (
     UPDATE coupon_lock s SET ended_by_id = u.operation_id FROM u
     WHERE s.id = u.lock_id AND s.coupon_id = u.id AND s.ended_by_id IS NULL RETURNING 1
@@ -104,30 +103,27 @@ def release_leases(
 
 
 def _release_all(leases: Sequence[HeldLease], *, now: datetime, actor: str, reason: str) -> list[UUID]:
-    keys = [lease.key() for lease in leases]
-    values: dict[str, Any] = {
-        "coupons": [lease.coupon_id for lease in leases],
-        "versions": [str(lease.state_version) for lease in leases],
-        "hashes": [lease.token_hash for lease in leases],
-        "locks": [lease.lock_id for lease in leases],
-        "orders": [lease.order_no for lease in leases],
-        "operations": [numbers.uuid7() for _lease in leases],
-        "keys": [key.key for key in keys],
-        "digests": [key.request_hash for key in keys],
-        "rows": [numbers.uuid7() for _lease in leases],
-        "events": [numbers.uuid7() for _lease in leases],
-        "now": now,
-        "actor": actor,
-        "reason": reason,
-    }
+    page = page_params(_row(lease, lease.key()) for lease in leases)
     with connection.cursor() as cursor:
-        cursor.execute(RELEASE_LEASES, values)
+        cursor.execute(RELEASE_LEASES, {**page, "now": now, "actor": actor, "reason": reason})
         rows = cursor.fetchall()
     if rows and rows[0][1] != len(rows):
         raise StatementBroken(f"{len(rows)} coupons released, but {rows[0][1]} leases ended")
     if rows:
         outbox.wake_after_commit()
     return [row[0] for row in rows]
+
+
+def _row(lease: HeldLease, key: BusinessKey) -> dict[str, Any]:
+    return {
+        "coupon_id": lease.coupon_id,
+        "version": lease.state_version,
+        "token_hash": lease.token_hash,
+        "lock_id": lease.lock_id,
+        "order_no": lease.order_no,
+        "key": key.key,
+        "request_hash": key.request_hash,
+    }
 
 
 def _release_one(lease: HeldLease, *, now: datetime, actor: str, reason: str) -> bool:

@@ -15,8 +15,9 @@ from kernel.transactions import unit_of_work
 COORDINATE_AGAIN = timedelta(minutes=10)
 """A lease that must not be released is reported to the order coordinator this often, not at every scan."""
 
+# The time is text: only that of the last row is read.
 DUE_LEASES = """
-SELECT l.expires_at, l.id, l.merchant_id, l.coupon_id, l.token_hash, l.order_no, c.state_version
+SELECT l.expires_at::text, l.id, l.merchant_id, l.coupon_id, l.token_hash, l.order_no, c.state_version
 FROM coupon_lock l JOIN user_coupon c ON c.id = l.coupon_id
 WHERE l.ended_by_id IS NULL AND l.expires_at <= %(now)s::timestamptz
   AND (l.expires_at, l.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
@@ -93,7 +94,7 @@ def scan_leases(
         released=len(released.coupon_ids),
         waiting=len(verdicts[LeaseVerdict.WAIT]),
         coordinated=coordinated,
-        next=Cursor(rows[-1][0], rows[-1][1]) if len(rows) == limit else None,
+        next=Cursor(datetime.fromisoformat(rows[-1][0]), rows[-1][1]) if len(rows) == limit else None,
     )
 
 

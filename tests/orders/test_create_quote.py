@@ -1,9 +1,12 @@
 """create_quote: every share named, the number allocated, the coupon leased."""
 
+import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
+from coupons.commands.queue_wallet import queue_wallet
 from coupons.discount import CouponNotApplicable
 from coupons.models import CouponRefusal, UserCoupon
 from coupons.refusals import CouponExpired, IllegalTransition, NotOwner
@@ -136,6 +139,36 @@ def test_race_of_two_users_for_their_own_coupons_does_not_wait(shop: Shop) -> No
     )
     assert not [result for result in results if isinstance(result, BaseException)]
     assert Quote.objects.filter(lease_held=True).count() == 2
+
+
+def test_a_quote_waits_in_the_queue_before_its_users_wallet(shop: Shop) -> None:
+    coupon_id, user = shop.coupon(), shop.user_id
+    quotes: list[str] = []
+
+    def quote() -> None:
+        quotes.append(shop.quote(coupon_id=coupon_id).order_no)
+        connection.close()
+
+    with queue_wallet(merchant_id=shop.merchant.pk, user_id=user, now=shop.now):
+        waiting = threading.Thread(target=quote)
+        waiting.start()
+        while not _waits_for_an_advisory_lock():
+            assert waiting.is_alive()
+            waiting.join(0.02)
+        assert not quotes
+    waiting.join(60)
+
+    assert coupon_state(coupon_id) == "LOCKED"
+    assert UserCoupon.objects.get(pk=coupon_id).locked_order_no == quotes[0]
+
+
+def _waits_for_an_advisory_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def test_race_of_one_key_gives_one_quote(shop: Shop) -> None:
