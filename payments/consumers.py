@@ -58,7 +58,7 @@ def ask_about_refund(event: inbox.Event) -> None:
     """A callback that names no amount of its own (Alipay's tells the trade's sum) proves nothing yet: ask at once. When
     the channel gives no answer the attempt's own time to ask stands."""
     notify = ChannelNotify.objects.get(id=UUID(event.payload["notify_id"]))
-    if notify.facts.get("amount_fen") is not None:
+    if notify.merchant_id is None or notify.facts.get("amount_fen") is not None:
         return
     attempt = RefundAttempt.objects.filter(
         merchant_id=notify.merchant_id, number=notify.facts["refund_no"], status__in=("SENT", "PROCESSING")

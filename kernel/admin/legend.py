@@ -1,32 +1,32 @@
 """What each status of a page means, in a line: listed above the list, and said on the page of one object."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Field, Model
 from django.utils.functional import Promise
 
 Text = str | Promise
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Legend:
     """The lines of one choice field, with the tones of its labels."""
 
     field: str
     lines: Mapping[Any, Text]
-    tones: Mapping[Any, str] = field(default_factory=dict)
+    tones: Mapping[Any, str] = dataclasses.field(default_factory=dict)
 
 
 def listed(model: type[Model], legends: Iterable[Legend]) -> list[dict[str, Any]]:
     """Every status with its line, in the order of the model's choices, for the list's explanation."""
     return [
         {
-            "title": model._meta.get_field(legend.field).verbose_name,
+            "title": _column(model, legend).verbose_name,
             "rows": [
                 {"label": label, "tone": legend.tones.get(value, "neutral"), "line": legend.lines[value]}
-                for value, label in model._meta.get_field(legend.field).flatchoices
+                for value, label in _column(model, legend).flatchoices
                 if value in legend.lines
             ],
         }
@@ -43,3 +43,9 @@ def said_of(obj: Model, legends: Iterable[Legend]) -> list[dict[str, Any]]:
             label = getattr(obj, f"get_{legend.field}_display")()
             said.append({"label": label, "tone": legend.tones.get(value, "neutral"), "line": legend.lines[value]})
     return said
+
+
+def _column(model: type[Model], legend: Legend) -> Field:
+    column = model._meta.get_field(legend.field)
+    assert isinstance(column, Field)
+    return column

@@ -71,8 +71,8 @@ class ChannelCalls(Collector):
         except valkey.Away:
             return
         found: dict[str, dict[str, float]] = {}
-        for field, value in stored.items():  # type: ignore[union-attr]  # a dict: the client is not asynchronous
-            name, _, bucket = field.decode().rpartition("|")
+        for field, value in stored.items():
+            name, _, bucket = (field if isinstance(field, str) else field.decode()).rpartition("|")
             found.setdefault(name, {})[bucket] = float(value)
         family = HistogramMetricFamily(
             "quits_channel_call_seconds",

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("payments", "0001_initial"),
+        ("payments", "0002_fund_flow"),
     ]
 
     operations = [

@@ -10,7 +10,7 @@ import kernel.numbers
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("ledgers", "0002_journal_balances"),
+        ("ledgers", "0003_rewards"),
         ("merchants", "0002_saved_filter"),
     ]
 
