@@ -253,6 +253,15 @@ class Lying(InProcess):
         return super()._answer(request, {**environ, "CONTENT_LENGTH": self.length, "wsgi.input": io.BytesIO(body)})
 
 
+@pytest.mark.parametrize(
+    "path", ["/api/v1/wallets/a%00b", "/api/v1/orders/status/%00", "/api/v1/coupons?x=%00", "/admin/?q=%00"]
+)
+def test_nul_in_the_address(campaign: Campaign, issued: KeyIssued, path: str) -> None:
+    request = requests.Request("GET", BASE + path, auth=Signed(issued.key_id, issued.secret)).prepare()
+    answer = InProcess().send(request)
+    assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT")
+
+
 def test_users_and_cursors_in_the_address(campaign: Campaign) -> None:
     values = ["\x00", "%00", "\ud800".encode("utf-8", "surrogatepass"), "x" * 5000, "' OR 1=1 --", "é", "../.."]
     for name, query in (
