@@ -32,16 +32,20 @@ class RequestIdMiddleware:
         return response
 
 
-class LengthMiddleware:
-    """A Content-Length that is no number is refused here: middleware further in (the metrics') would crash on it."""
+class WellFormedMiddleware:
+    """Refuses what nothing further in can make sense of: a Content-Length that is no number (the metrics' middleware
+    would crash on it) and NUL in the address (PostgreSQL takes none in a text)."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         length = request.META.get("CONTENT_LENGTH") or "0"
+        detail = ""
         if not str(length).isdecimal():
-            return problem_response(
-                request, status=400, code="INVALID_INPUT", detail="The Content-Length header is no number."
-            )
+            detail = "The Content-Length header is no number."
+        elif "\x00" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
+            detail = "The address holds NUL."
+        if detail:
+            return problem_response(request, status=400, code="INVALID_INPUT", detail=detail)
         return self.get_response(request)

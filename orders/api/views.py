@@ -251,6 +251,7 @@ class WalletView(ReadView):
     @read_schema(response=s.WalletSerializer, operation_id="wallet_read")
     def get(self, request: Request, user_id: str) -> Response:
         """A buyer's balance with its newest 50 movements. A buyer without a wallet has 0 fen."""
+        s.OwnerQuery(data={"user_id": user_id}).is_valid(raise_exception=True)
         wallet, entries = wallets.get_wallet(merchant_id=caller(request).merchant_id, user_id=user_id)
         balance_fen = wallet.balance_fen if wallet else 0
         return Response(s.WalletSerializer({"user_id": user_id, "balance_fen": balance_fen, "entries": entries}).data)
@@ -267,6 +268,7 @@ class StatusView(APIView):
         auth=[],
         responses={
             200: s.StatusSerializer,
+            (400, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The address holds NUL."),
             (404, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="No such token, or it was revoked."),
             (503, MEDIA_TYPE): OpenApiResponse(ProblemSerializer, description="The database is away."),
         },

@@ -75,7 +75,7 @@ def code(answer: Response) -> tuple[int, str]:
 
 def test_what_belongs_to_another_merchant_is_not_there(campaign: Campaign, stranger: Signed) -> None:
     """Each request is right in everything but who asks. The answer is 404, or one's own empty list."""
-    own = {"record_carrier_event"}
+    own = {"record_carrier_event", "wallet_read"}  # one's own parcel, one's own (empty) wallet
     wrong = []
     for name in set(signed_operations(campaign)) - own:
         good = campaign.world.good(name)
@@ -251,6 +251,15 @@ class Lying(InProcess):
     def _answer(self, request: requests.PreparedRequest, environ: dict[str, Any]) -> requests.Response:
         body = environ["wsgi.input"].getvalue()
         return super()._answer(request, {**environ, "CONTENT_LENGTH": self.length, "wsgi.input": io.BytesIO(body)})
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/wallets/a%00b", "/api/v1/orders/status/%00", "/api/v1/coupons?x=%00", "/admin/?q=%00"]
+)
+def test_nul_in_the_address(campaign: Campaign, issued: KeyIssued, path: str) -> None:
+    request = requests.Request("GET", BASE + path, auth=Signed(issued.key_id, issued.secret)).prepare()
+    answer = InProcess().send(request)
+    assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT")
 
 
 def test_users_and_cursors_in_the_address(campaign: Campaign) -> None:

@@ -247,6 +247,10 @@ class World:
         }
         return Good(path={"order_no": self.paid()}, body=body)
 
+    def declare_commissions(self) -> Good:
+        share = {"line_no": 2, "level": 1, "beneficiary": "agent-7", "rate_bp": 1250}
+        return Good(path={"order_no": self.paid()}, body={"shares": [share]})
+
     def order_sign(self) -> Good:
         shipped = self.do("order_ship")
         return Good(path={"order_no": shipped["order_no"]}, body={"shipment_id": shipped["shipment_id"]})
@@ -342,6 +346,9 @@ class World:
     def record_carrier_event(self) -> Good:
         event = {"carrier": "SF", "tracking_no": f"SF{next(_numbers)}", "what": "moved"}
         return Good(body={**event, "happened_at": clock.now().isoformat()})
+
+    def wallet_read(self) -> Good:
+        return Good(path={"user_id": USER})
 
     def list_points(self) -> Good:
         return Good(query={"user_id": USER, "limit": "5"})

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import django
 
@@ -37,26 +38,26 @@ from orders.models import Order  # noqa: E402
 THREADS = 3
 PATIENCE_SECONDS = 120
 AT_LEAST = 5
-"""Rounds of each thread before and after whatever happens."""
+"""Rounds of each thread before and after whatever happens. A release that cannot work on the tables of the one before
+cannot do its first rounds; then so many vain tries are enough to begin with."""
 LINE = AskedLine(sku="TRAFFIC", title="traffic", unit_price_fen=1000, qty=1)
 
 
 class Client:
     """One thread's work. `until` keeps trying under one key, as a client does whose answer was lost."""
 
-    def __init__(self, number: int, template: CouponTemplate) -> None:
-        self.number, self.template, self.rounds = number, template, 0
+    def __init__(self, number: int, merchant_id: UUID, template_code: str) -> None:
+        self.number, self.merchant_id, self.template_code, self.rounds = number, merchant_id, template_code, 0
         self.retried: Counter[str] = Counter()
         self.wanted: dict[str, str] = {}
         self.failed = ""
 
     def until(self, command: Callable[..., Any], what: str, **values: Any) -> Any:
-        merchant_id = self.template.merchant_id
-        key = business_key(merchant_id=merchant_id, key=f"traffic:{self.number}:{self.rounds}:{what}")
+        key = business_key(merchant_id=self.merchant_id, key=f"traffic:{self.number}:{self.rounds}:{what}")
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return command(merchant_id=merchant_id, key=key, now=clock.now(), **values)
+                return command(merchant_id=self.merchant_id, key=key, now=clock.now(), **values)
             except Error as error:
                 self.retried[f"{what}: {type(error).__name__} {str(error).split(chr(10), 1)[0]}"] += 1
                 if time.monotonic() > deadline:
@@ -66,7 +67,7 @@ class Client:
 
     def one_round(self) -> None:
         user = f"traffic-{self.number}-{self.rounds}"
-        coupon = self.until(issue_coupon, "issue", user_id=user, template_code=self.template.code).coupon_id
+        coupon = self.until(issue_coupon, "issue", user_id=user, template_code=self.template_code).coupon_id
         order_no = f"T{self.number}-{self.rounds}"
         lease = self.until(lock_coupon, "lock", coupon_id=coupon, user_id=user, order_no=order_no, lease_seconds=300)
         proof = {"order_no": order_no, "lock_token": lease.lock_token, "expected_version": lease.state_version}
@@ -81,18 +82,18 @@ class Client:
         self.wanted[ordered.order_no] = "50"
         self.rounds += 1
 
-    def work(self, stopping: threading.Event, told: threading.Barrier) -> None:
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self.failed) or self.rounds >= AT_LEAST or self.retried.total() >= AT_LEAST
+
+    def work(self, stopping: threading.Event) -> None:
         try:
-            for _ in range(AT_LEAST):
-                self.one_round()
-            told.wait(PATIENCE_SECONDS)
             while not stopping.is_set():
                 self.one_round()
             for _ in range(AT_LEAST):
                 self.one_round()
         except BaseException as error:  # said at the end, by the main thread
             self.failed = repr(error)
-            told.abort()
         finally:
             connection.close()
 
@@ -107,18 +108,17 @@ def wrong(clients: list[Client]) -> list[str]:
 
 
 def main() -> None:
-    template = CouponTemplate.objects.filter(validity="DAYS", total_limit=None, retired_at=None).order_by("pk")[0]
-    clients = [Client(number, template) for number in range(THREADS)]
-    stopping, told = threading.Event(), threading.Barrier(THREADS + 1)
-    threads = [threading.Thread(target=client.work, args=(stopping, told)) for client in clients]
+    usable = CouponTemplate.objects.filter(validity="DAYS", total_limit=None, retired_at=None).order_by("pk")
+    merchant_id, code = usable.values_list("merchant_id", "code")[0]
+    clients = [Client(number, merchant_id, code) for number in range(THREADS)]
+    stopping = threading.Event()
+    threads = [threading.Thread(target=client.work, args=(stopping,)) for client in clients]
     for thread in threads:
         thread.start()
-    try:
-        told.wait(PATIENCE_SECONDS)
-        print("running", flush=True)
-        sys.stdin.read()
-    except threading.BrokenBarrierError:
-        pass
+    while not all(client.is_under_way for client in clients):
+        time.sleep(0.02)
+    print("running", flush=True)
+    sys.stdin.read()
     stopping.set()
     for thread in threads:
         thread.join()
