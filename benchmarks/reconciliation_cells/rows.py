@@ -194,7 +194,7 @@ def _write_bills(cursor: Any, wanted: Wanted) -> None:
             "INSERT INTO channel_bill (id, merchant_id, account_id, channel, kind, bill_on, state, sha1, raw, raw_size,"
             " row_count, amount_fen, tries, last_error, downloaded_at, created_at)"
             " SELECT md5(%(kind)s::text)::uuid, merchant_id, id, channel, %(kind)s, %(day)s, 'PARSED',"
-            " repeat('0', 40), '', 0, 0, 0, 1, '', now(), now() FROM channel_account",
+            " repeat('0', 40), '', 0, 0, 0, 1, '', now(), now() FROM channel_account WHERE channel = 'wechat'",
             {"kind": kind, "day": DAY},
         )
     bill_line = (
