@@ -213,7 +213,7 @@ def test_a_page_is_taken_at_once_and_only_once(now) -> None:
     assert valkey.client().xlen(outbox.STREAM) == 3, "pages of 25"
     assert stream.consume(now=now) == 60
     assert [sorted(page) for page in PAGES] == [sorted(event.id for event in happened)]
-    inbox.deliver_page("test.paged", [event.id for event in happened], now=now)
+    inbox.deliver_page("test.paged", b"".join(event.id.bytes for event in happened), now=now)
     inbox.deliver(happened[0].id, now=now)
     assert (len(PAGES), effects()) == (1, 60)
 
@@ -229,10 +229,10 @@ def test_a_bad_event_stops_none_of_its_page(now) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_pages_at_once_take_each_event_once(now) -> None:
-    ids = [event.id for event in happen_paged(now, *range(20))]
+    packed = b"".join(event.id.bytes for event in happen_paged(now, *range(20)))
 
     def run() -> None:
-        inbox.deliver_page("test.paged", ids, now=now)
+        inbox.deliver_page("test.paged", packed, now=now)
         connection.close()
 
     threads = [threading.Thread(target=run) for _ in range(4)]
