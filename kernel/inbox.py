@@ -152,7 +152,7 @@ def _take_page(page: Page, each: Consumer) -> bool:
             fresh = _claim_page(page, each)
             if fresh:
                 each.page_handler(Page(page.name, fresh, page.now))
-    except Exception as error:  # the events are taken one by one, and the bad one's failure is recorded there
+    except Exception as error:  # its events are taken one by one, and the bad one's failure is recorded there
         log.warning(
             "inbox.page_failed", consumer=each.name, about=page.name, events=len(page.packed) // 16, error=repr(error)
         )
