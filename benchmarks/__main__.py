@@ -34,6 +34,8 @@ BASELINES = {
     "batch_vs_one_statement": ("baseline_one_statement_vs_plain", 0.7),
     "scanner_vs_rows": ("baseline_row_loop_vs_usual_orm", 0.5),
     "http_lock_vs_drf_usual": ("baseline_drf_vs_usual_orm", 0.28),
+    "relay_vs_celery_noop": ("baseline_celery_vs_relay", 1 / 120),
+    "relay_vs_procrastinate": ("baseline_procrastinate_vs_relay", 1 / 160),
 }
 """{figure: (its baseline ÷ something better, the least of it)}: a slow baseline wins any ratio, so it voids it."""
 

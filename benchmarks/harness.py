@@ -190,8 +190,16 @@ def copy_database(source: str, target: str, *, home: str) -> None:
 
 
 def drop_database(name: str, *, home: str) -> None:
-    """FORCE: a process of the cell that was ended may still have a server of its own for a moment."""
-    run_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', database=home)
+    """FORCE: a process of the cell that was ended may still have a server of its own for a moment. An autovacuum worker
+    is nobody's to end by force: it is waited for."""
+    for last in (False, False, False, False, True):
+        try:
+            run_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', database=home)
+            return
+        except subprocess.CalledProcessError:
+            if last:
+                raise
+            time.sleep(2)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import threading
 import time
@@ -19,6 +20,7 @@ from benchmarks.reconciliation_cells.rows import DAY, Wanted, fill
 from demo.shop import day_at
 from reconciliation.commands.run_reconciliation import run_reconciliation
 
+ORDERS = int(os.environ.get("BENCH_LARGE", "1000000"))
 SAMPLE = 1_500
 LIMIT = 500
 """Megabytes, for the client and for the database's processes each."""
@@ -38,7 +40,7 @@ GROUP_BY = (
 """One pass over the rows that the run reads, grouped by what each row is about, and nothing compared."""
 
 
-def run(*, figures: Figures, rounds: int, wanted: Wanted = Wanted()) -> None:  # noqa: B008 (frozen)
+def run(*, figures: Figures, rounds: int, wanted: Wanted = Wanted(orders=ORDERS)) -> None:  # noqa: B008 (frozen)
     """The run as it is, the loop extrapolated from a sample of rows (said so), the passes as they are."""
     with Bench("reconciliation", partial(fill, wanted)):
         for number in range(rounds):

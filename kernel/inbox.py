@@ -41,11 +41,18 @@ class Event:
 
 @dataclass(frozen=True)
 class Page:
-    """Events of one name that a paged consumer takes together: all of them, or (when it raises) none."""
+    """Events of one name that a paged consumer takes together: all of them, or (when it raises) none. `packed` are
+    their ids, 16 bytes each, as they came: a consumer that is one statement hands them on and makes no object of them.
+    """
 
     name: str
-    ids: list[UUID]
+    packed: bytes
     now: datetime
+
+    @property
+    def ids(self) -> list[UUID]:
+        """The ids of the events."""
+        return [UUID(bytes=self.packed[at : at + 16]) for at in range(0, len(self.packed), 16)]
 
     def events(self) -> list[Event]:
         """The events themselves, in order of their ids."""
@@ -90,7 +97,7 @@ def page_consumer(event_name: str, *, name: str) -> Callable[[PageHandler], Page
 
     def register(handler: PageHandler) -> PageHandler:
         def one(event: Event) -> None:
-            handler(Page(event.name, [event.id], event.now))
+            handler(Page(event.name, event.id.bytes, event.now))
 
         _add(Consumer(name, event_name, one, atomic=True, page_handler=handler))
         return handler
@@ -125,13 +132,14 @@ def deliver(event_id: UUID, *, now: datetime) -> bool:
     return True
 
 
-def deliver_page(name: str, ids: list[UUID], *, now: datetime) -> None:
-    """Hand events of one name to each of its consumers: to paged ones at once, to the others one by one in order."""
-    page = Page(name, ids, now)
+def deliver_page(name: str, packed: bytes, *, now: datetime) -> None:
+    """Hand events of one name (ids of 16 bytes each) to each of its consumers: to paged ones at once, to the others one
+    by one in order."""
+    page = Page(name, packed, now)
     singly = [each for each in consumers_of(name) if each.page_handler is None or not _take_page(page, each)]
     if not singly:
         return
-    for row in OutboxEvent.objects.filter(id__in=ids).order_by("id"):
+    for row in OutboxEvent.objects.filter(id__in=page.ids).order_by("id"):
         for each in singly:
             take(row, each, now=now)
 
@@ -144,27 +152,39 @@ def _take_page(page: Page, each: Consumer) -> bool:
             fresh = _claim_page(page, each)
             if fresh:
                 each.page_handler(Page(page.name, fresh, page.now))
-    except Exception as error:  # the events are taken one by one, and the bad one's failure is recorded there
-        log.warning("inbox.page_failed", consumer=each.name, about=page.name, events=len(page.ids), error=repr(error))
+    except Exception as error:  # its events are taken one by one, and the bad one's failure is recorded there
+        log.warning(
+            "inbox.page_failed", consumer=each.name, about=page.name, events=len(page.packed) // 16, error=repr(error)
+        )
         return False
     return True
 
 
-def _claim_page(page: Page, each: Consumer) -> list[UUID]:
-    """Insert the inbox rows of a page; those that are new. A row that is there is done, or the retry's business."""
+def _claim_page(page: Page, each: Consumer) -> bytes:
+    """Insert the inbox rows of a page; the ids that are new. A row that is there is done, or the retry's business."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            INSERT INTO inbox_message
-                (consumer, event_id, event_name, state, attempts, available_at, last_error, created_at, done_at)
-            SELECT %(consumer)s, id, %(name)s, 'DONE', 1, %(now)s, '', %(now)s, %(now)s
-            FROM unnest(%(ids)s::uuid[]) AS given(id) ORDER BY id
-            ON CONFLICT (event_id, consumer) DO NOTHING
-            RETURNING event_id
+            WITH fresh AS (
+                INSERT INTO inbox_message
+                    (consumer, event_id, event_name, state, attempts, available_at, last_error, created_at, done_at)
+                SELECT %(consumer)s, encode(substring(%(packed)s::bytea FROM 1 + 16 * k FOR 16), 'hex')::uuid, %(name)s,
+                       'DONE', 1, %(now)s, '', %(now)s, %(now)s
+                FROM generate_series(0, %(count)s - 1) k ORDER BY 2
+                ON CONFLICT (event_id, consumer) DO NOTHING
+                RETURNING event_id
+            )
+            SELECT string_agg(uuid_send(event_id), ''::bytea) FROM fresh
             """,
-            {"consumer": each.name, "name": page.name, "now": page.now, "ids": page.ids},
+            {
+                "consumer": each.name,
+                "name": page.name,
+                "now": page.now,
+                "packed": page.packed,
+                "count": len(page.packed) // 16,
+            },
         )
-        return [row[0] for row in cursor.fetchall()]
+        return bytes(cursor.fetchone()[0] or b"")
 
 
 def _event(row: OutboxEvent, *, now: datetime) -> Event:

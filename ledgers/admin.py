@@ -252,6 +252,7 @@ class WalletAdmin(QuitsAdmin):
         admin.money("balance_fen", gettext_lazy("Balance")),
         admin.when("created_at", OPENED),
     ]
+    list_hint = gettext_lazy("The money of each user at the shop, with every top-up, payment and refund behind it.")
     list_filter = [admin.MerchantFilter]
     search_fields = ["user_id"]
     search_help_text = gettext_lazy("A whole user id.")

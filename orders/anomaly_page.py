@@ -17,6 +17,7 @@ from orders.tender import Answer
 from payments.gateway import PaymentState
 from payments.models import ChannelAccount, ChannelNotify, Payment, RefundAttempt, RefundFact, RefundRequest
 from payments.pages import notify_rows
+from payments.words import CONTRADICTIONS, FAILURES, REFUND_STATES
 
 NAMES: dict[str, Any] = {
     "said": _("The callback said"),
@@ -107,6 +108,9 @@ WORDS: dict[str, dict[Any, Any]] = {
         Said.SENSELESS: _("Signed, but makes no sense"),
         Said.NOTHING: _("Nothing: we asked by ourselves"),
     },
+    "kind": CONTRADICTIONS,
+    "difference": CONTRADICTIONS,
+    "code": FAILURES,
     "while": {"closing": _("Closing"), "superseding": _("Replacing an older order"), "fulfilment": _("Handing over")},
     "asked_by": {"a person": _("a person")},
 }
@@ -120,7 +124,7 @@ STATUSES: tuple[dict[Any, Any], ...] = (
 """What a plain `status` may be: an order's, a coupon's or a refund's; their codes differ."""
 
 
-def word_for(name: str, value: Any) -> Any:
+def word_for(name: str, value: Any, *, of_refund: bool) -> Any:
     """One figure as people read it."""
     if value in (None, ""):
         return "–"
@@ -134,17 +138,20 @@ def word_for(name: str, value: Any) -> Any:
         return _("Yes") if value else _("No")
     if isinstance(value, list | tuple):
         return ", ".join(str(part) for part in value)
-    return WORDS.get(name, {}).get(value, value)
+    words = REFUND_STATES if name == "state" and of_refund else WORDS.get(name, {})
+    return words.get(value, value)
 
 
-def readable(members: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+def readable(members: Mapping[str, Any], *, of_refund: bool = False) -> list[tuple[Any, Any]]:
     """Evidence as (name, value) for people; members of members stand behind their group's name."""
     shown: list[tuple[Any, Any]] = []
     for name, value in members.items():
         if isinstance(value, Mapping):
-            shown.extend((f"{GROUPS.get(name, name)}: {inner}", said) for inner, said in readable(value))
+            shown.extend(
+                (f"{GROUPS.get(name, name)}: {inner}", said) for inner, said in readable(value, of_refund=of_refund)
+            )
         else:
-            shown.append((NAMES.get(name, name), word_for(name, value)))
+            shown.append((NAMES.get(name, name), word_for(name, value, of_refund=of_refund)))
     return shown
 
 
@@ -155,14 +162,15 @@ def anomaly_context(anomaly: Anomaly) -> dict[str, Any]:
     groups = {name: evidence.pop(name) for name in list(evidence) if isinstance(evidence[name], Mapping)}
     notifies = ChannelNotify.objects.filter(merchant_id=anomaly.merchant_id, out_trade_no=anomaly.out_trade_no)
     order = anomaly.order
+    of_refund = anomaly.kind in (Anomaly.Kind.REFUND_DRIFT, Anomaly.Kind.REFUND_FAILED)
     coupon_id, refund_id = evidence.get("coupon_id"), evidence.get("refund_request_id")
     return {
         "anomaly": anomaly,
         "tone": ANOMALY_TONES[anomaly.state],
         "outcome": outcome_of(anomaly),
-        "ours": readable(ours or {}),
-        "theirs": readable(theirs or {}),
-        "facts": readable(evidence),
+        "ours": readable(ours or {}, of_refund=of_refund),
+        "theirs": readable(theirs or {}, of_refund=of_refund),
+        "facts": readable(evidence, of_refund=of_refund),
         "groups": [(GROUPS.get(name, name), readable(members)) for name, members in groups.items()],
         "order": order,
         "order_tone": TONES[Order.Status(order.status)] if order else "",

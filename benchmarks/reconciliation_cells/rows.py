@@ -49,9 +49,13 @@ def fill(wanted: Wanted) -> None:
     _tell()
     with transaction.atomic(), connection.cursor() as cursor:
         _loosen(cursor)
+        indexes = _take_indexes(cursor)
         _copy_sales(cursor, wanted)
         _copy_refunds(cursor, wanted)
         _write_bills(cursor, wanted)
+        cursor.execute("SET LOCAL maintenance_work_mem = '256MB'")
+        for statement in indexes:
+            cursor.execute(statement)
         for table in TABLES:
             cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
@@ -82,6 +86,29 @@ def _loosen(cursor: Any) -> None:
         cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
     for table in TABLES:
         cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+
+
+def _take_indexes(cursor: Any) -> list[str]:
+    """Drop every index of the copied tables; what is returned builds them again, over the rows that are there then.
+
+    One by one, a million keys in no order fill an index many times slower.
+    """
+    cursor.execute(
+        "SELECT i.indrelid::regclass::text, i.indexrelid::regclass::text, c.conname, pg_get_constraintdef(c.oid),"
+        " pg_get_indexdef(i.indexrelid) FROM pg_index i"
+        " LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype IN ('p', 'u', 'x')"
+        " WHERE i.indrelid::regclass::text = ANY(%s)",
+        [list(TABLES)],
+    )
+    builds = []
+    for table, index, constraint, constraint_text, index_text in cursor.fetchall():
+        if constraint:
+            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{constraint}"')
+            builds.append(f'ALTER TABLE {table} ADD CONSTRAINT "{constraint}" {constraint_text}')
+        else:
+            cursor.execute(f"DROP INDEX {index}")
+            builds.append(index_text)
+    return builds
 
 
 def _copy(cursor: Any, table: str, numbers: str, *, where: str = "TRUE", **changes: str) -> None:
@@ -167,7 +194,7 @@ def _write_bills(cursor: Any, wanted: Wanted) -> None:
             "INSERT INTO channel_bill (id, merchant_id, account_id, channel, kind, bill_on, state, sha1, raw, raw_size,"
             " row_count, amount_fen, tries, last_error, downloaded_at, created_at)"
             " SELECT md5(%(kind)s::text)::uuid, merchant_id, id, channel, %(kind)s, %(day)s, 'PARSED',"
-            " repeat('0', 40), '', 0, 0, 0, 1, '', now(), now() FROM channel_account",
+            " repeat('0', 40), '', 0, 0, 0, 1, '', now(), now() FROM channel_account WHERE channel = 'wechat'",
             {"kind": kind, "day": DAY},
         )
     bill_line = (

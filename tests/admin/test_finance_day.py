@@ -86,7 +86,7 @@ def test_a_day_is_reconciled_and_a_refund_paid_offline(
     expect(page.locator(".q-figures")).to_be_visible()
     shot("day-run-zh")
     rows = saved(page, tmp_path, "a[href$='export.csv']")
-    assert ["refunds", "yunwu", "wechat", "claims", "1", "17167"] in rows
+    assert ["refunds", "yunwu", "wechat", "", "claims", "1", "17167", "171.67"] in rows
 
     # What disagrees: read, taken, talked about, and ended with a reason.
     finding = Finding.objects.get(rule="REFUND_MISSING_AT_CHANNEL")

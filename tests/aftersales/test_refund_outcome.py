@@ -1,13 +1,18 @@
 """What the channel says, and the five rollbacks that follow a success, whatever arrives how often."""
 
+from contextlib import suppress
+
 import pytest
 
 from aftersales.commands.run_rollback import run_rollback
 from aftersales.models import Rollback
 from kernel import inbox
+from kernel.errors import Refusal
 from kernel.models import InboxMessage, OutboxEvent
 from ledgers.commands.adjust_stock import adjust_stock
 from ledgers.models import StockEntry, StockItem
+from orders.commands.close_order import close_order
+from orders.models import Order
 from tests.aftersales.build import Line, a_paid_order, deliver, nut_and_tea
 
 pytestmark = pytest.mark.django_db
@@ -117,6 +122,21 @@ def test_r6_an_unshipped_refund_puts_the_reserved_units_back_on_sale_once(now):
         assert again.replayed
     assert balances("cup") == (10, 0, 0)
     assert StockEntry.objects.filter(reference=number).count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_r6_closing_the_refunded_order_afterwards_moves_nothing(now):
+    """Stock 10, 2 bought, refunded, then somebody closes the order: 10, not 12."""
+    paid = a_paid_order(now, Line(1000, qty=2, sku="cup"))
+    stock(paid, "cup", sellable=8, reserved=2)
+    number = paid.apply(1, qty=2).after_sales_no
+    paid.approve(number)
+    paid.channel_says(f"{number}-0")
+    assert balances("cup") == (10, 0, 0)
+    with suppress(Refusal):
+        close_order(order_id=paid.order.pk, reason="manual", now=now)
+    assert Order.objects.get().status == Order.Status.PAID
+    assert balances("cup") == (10, 0, 0)
 
 
 def test_r7_shipped_and_refunded_without_return_moves_no_goods(now):

@@ -183,6 +183,26 @@ def test_what_a_relay_took_before_it_was_killed_is_found(now) -> None:
     assert (effects(), SEEN.count(("atomic", event.id))) == (1, 1)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("plan", ["force_generic_plan", "force_custom_plan"])
+def test_taking_reads_no_more_than_it_takes(now, plan) -> None:
+    """However many events were published before: the pending ones come from their index, and are found by place."""
+    for _ in range(5):
+        happen(now)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO outbox_event (id, name, version, subject, payload, created_at, state, attempts, available_at,"
+            " last_error) SELECT gen_random_uuid(), 'x', 1, 's', '{}', now(), 'PUBLISHED', 0, now(), ''"
+            " FROM generate_series(1, 3000)"
+        )
+        cursor.execute("ANALYZE outbox_event")
+        cursor.execute(f"SET LOCAL plan_cache_mode = {plan}")
+        cursor.execute("EXPLAIN " + outbox.TAKE, {"now": now, "limit": 500})
+        text = "\n".join(row[0] for row in cursor.fetchall())
+    assert "Seq Scan" not in text, text
+    assert "outbox_pending" in text, text
+
+
 PAGES: list[list[UUID]] = []
 
 
@@ -213,7 +233,7 @@ def test_a_page_is_taken_at_once_and_only_once(now) -> None:
     assert valkey.client().xlen(outbox.STREAM) == 3, "pages of 25"
     assert stream.consume(now=now) == 60
     assert [sorted(page) for page in PAGES] == [sorted(event.id for event in happened)]
-    inbox.deliver_page("test.paged", [event.id for event in happened], now=now)
+    inbox.deliver_page("test.paged", b"".join(event.id.bytes for event in happened), now=now)
     inbox.deliver(happened[0].id, now=now)
     assert (len(PAGES), effects()) == (1, 60)
 
@@ -229,10 +249,10 @@ def test_a_bad_event_stops_none_of_its_page(now) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_pages_at_once_take_each_event_once(now) -> None:
-    ids = [event.id for event in happen_paged(now, *range(20))]
+    packed = b"".join(event.id.bytes for event in happen_paged(now, *range(20)))
 
     def run() -> None:
-        inbox.deliver_page("test.paged", ids, now=now)
+        inbox.deliver_page("test.paged", packed, now=now)
         connection.close()
 
     threads = [threading.Thread(target=run) for _ in range(4)]

@@ -160,7 +160,7 @@ def test_nothing_to_pay_posts_nothing(merchant, now):
 def test_a_page_of_payments_is_posted_at_once_and_a_known_one_stops_none(merchant, now):
     """One of them was posted before (by a repair, say): the page falls back to one by one."""
     for known in (False, True):
-        ids = []
+        packed = b""
         for number in range(3):
             payment_id = f"018f0000-0000-7000-8000-00000000{known:d}{number:03d}"
             if known and number == 1:
@@ -178,8 +178,8 @@ def test_a_page_of_payments_is_posted_at_once_and_a_known_one_stops_none(merchan
             event = outbox.append(
                 name="payment.succeeded", merchant_id=merchant.pk, subject=said["order_no"], payload=said, now=now
             )
-            ids.append(event.id)
-        inbox.deliver_page("payment.succeeded", ids, now=now)
-        inbox.deliver_page("payment.succeeded", ids, now=now)
+            packed += event.id.bytes
+        inbox.deliver_page("payment.succeeded", packed, now=now)
+        inbox.deliver_page("payment.succeeded", packed, now=now)
     assert written()[0] == 6
     assert (set(ledger_messages()), len(ledger_messages())) == ({"DONE"}, 6)

@@ -13,7 +13,9 @@ def test_small_books_are_honest(monkeypatch) -> None:
     with_keys = _keys()
     fill(wanted)
     try:
-        assert bench._ours() > 0 and bench._grouped() > 0 and bench._rows(wanted) > 0
+        with bench.Peak() as peak:
+            assert bench._ours() > 0 and bench._grouped() > 0 and bench._rows(wanted) > 0
+        assert 0 < peak.megabytes < bench.LIMIT
     finally:
         _restore(with_keys)
 

@@ -112,6 +112,16 @@ def test_another_amount(traded: Books) -> None:
     gone(traded)
 
 
+def test_missing_in_every_bill_is_found_once(traded: Books) -> None:
+    """The refund bill misses it too: that is the finding, and the account does not call it agreed."""
+    careless("DELETE FROM bill_line WHERE kind = 'refund' OR kind = 'flow' AND NOT is_income")
+    traded.balance()
+    the_finding(traded, "REFUND_MISSING_AT_CHANNEL", number())
+    rows = {row["kind"]: row for row in ReconciliationRun.objects.get().totals["flows"]}
+    assert (rows["refund"]["items"], rows["refund"]["matched"]) == (1, 0)
+    traded.mended()
+
+
 def test_a_voucher_is_no_difference(traded: Books) -> None:
     """The channel's voucher paid a part: trade bill and fund flow agree on what reached the account."""
     careless(
