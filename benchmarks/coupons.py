@@ -20,7 +20,7 @@ from coupons.models import CouponRefusal
 STRIDE = 5_000
 CLIENTS = (2, 4, 8)
 FREE = HELD = 50_000
-LOCKS = 1_200
+LOCKS = 1_000
 BATCH = 100
 PAGE = 500
 WALLET = 8
