@@ -20,7 +20,7 @@ from coupons.models import CouponRefusal
 STRIDE = 5_000
 CLIENTS = (2, 4, 8)
 FREE = HELD = 50_000
-LOCKS = 1_200
+LOCKS = 1_000
 BATCH = 100
 PAGE = 500
 WALLET = 8
@@ -28,6 +28,7 @@ CHECKOUTS = 60
 SMALL = 10_000
 LARGE = int(os.environ.get("BENCH_LARGE", "1000000"))
 HUGE = 5 * LARGE
+HUGE_HELD = LARGE // 5
 PAGES = 16
 FEW = 300
 
@@ -218,14 +219,14 @@ def size(*, figures: Figures, rounds: int) -> None:
     """
     with (
         Bench("coupons_few", partial(fill, Wanted(free=SMALL, held=SMALL))) as few_rows,
-        Bench("coupons_huge", partial(fill, Wanted(free=HUGE, held=LARGE))) as huge_rows,
+        Bench("coupons_huge", partial(fill, Wanted(HUGE - HUGE_HELD, HUGE_HELD, issue_keys=False))) as huge_rows,
     ):
         for number in range(rounds):
             print(f"  round {number + 1}", flush=True)
             for place, (name, command) in enumerate(work.COMMANDS.items()):
                 turn = place + 4 * number
                 near = Work(command(**_scattered(name, turn, SMALL, SMALL)))
-                far = Work(command(**_scattered(name, turn, HUGE, LARGE)))
+                far = Work(command(**_scattered(name, turn, HUGE - HUGE_HELD, HUGE_HELD)))
                 few = few_rows.in_place(Cell(name, 1, FEW, near))
                 huge = huge_rows.in_place(Cell(name, 1, FEW, far))
                 print(f"    {name}: {1e6 / few:,.0f} µs, {1e6 / huge:,.0f} µs among {HUGE:,}", flush=True)

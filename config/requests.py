@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from kernel import numbers
 from kernel.http.problems import problem_response
+from merchants.entrance import address_of
 
 GIVEN = re.compile(r"[0-9A-Za-z._-]{8,64}")
 
@@ -23,11 +24,14 @@ class RequestIdMiddleware:
         request.request_id = given if GIVEN.fullmatch(given) else numbers.uuid7().hex  # type: ignore[attr-defined]
         # Where django-structlog looks for it: what it logs carries the id that the caller sees.
         request.META["HTTP_X_REQUEST_ID"] = request.request_id  # type: ignore[attr-defined]
-        structlog.contextvars.bind_contextvars(request_id=request.request_id)  # type: ignore[attr-defined]
+        structlog.contextvars.bind_contextvars(
+            request_id=request.request_id,  # type: ignore[attr-defined]
+            ip=address_of(request),  # django-structlog's own look-up takes a fifth of an API request
+        )
         try:
             response = self.get_response(request)
         finally:
-            structlog.contextvars.unbind_contextvars("request_id")
+            structlog.contextvars.unbind_contextvars("request_id", "ip")
         response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
         return response
 

@@ -3,6 +3,7 @@
 QUITS_ENV: development (default), test, production.
 """
 
+import logging
 import os
 import sys
 from datetime import timedelta
@@ -336,3 +337,7 @@ LOGGING = {
         "axes": {"level": "WARNING"},
     },
 }
+# One line a request, when it ends. Its id is the one that config.requests gave it, its address is bound there, too.
+DJANGO_STRUCTLOG_STATUS_START_LOG_LEVEL = logging.DEBUG
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True
+DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False

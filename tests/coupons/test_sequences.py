@@ -8,8 +8,8 @@ its own committed transaction, on a coupon of its own that order A holds; at the
     C  A was closed: release A       Q  B was paid: redeem B  X  the scanner's release of A's overdue lease
     D  B was closed: release B
 
-All words of five of these seven letters (16,807), and all distinct orders of two longer stories with duplicates
-(P P C C X L R and P C X L Q R P): together more than the source's 18,000.
+All words of five of these seven letters (16,807), and all distinct orders of a longer story with duplicates
+(P P C C X L R): together more than the source's 18,000, and no more than five minutes on two cores.
 """
 
 import json
@@ -39,7 +39,7 @@ from tests.coupons.factories import Shop, decide, give_back, issue_many, make_sh
 from tests.coupons.invariants import broken_invariants
 
 LETTERS = "PCXLQDR"
-STORIES = ("PPCCXLR", "PCXLQRP")
+STORIES = ("PPCCXLR",)
 PARTS = 4
 CHUNK = 250
 OLD = {"TOKEN_MISMATCH", "VERSION_CONFLICT"}
