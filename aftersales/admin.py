@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib import admin as django_admin
 from django.db.models import QuerySet
-from django.http import FileResponse, HttpRequest
+from django.http import FileResponse, Http404, HttpRequest
 from django.urls import URLPattern, path, reverse
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -51,6 +51,7 @@ from aftersales.reasons import REASONS, reason_label
 from kernel import admin, clock, money
 from kernel.admin import QuitsAdmin, reveal
 from kernel.admin.columns import badge
+from kernel.errors import NotFound
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.roles import AUDITOR, CUSTOMER_SERVICE, FINANCE, MERCHANT, OPERATIONS, OWNER, READERS
@@ -121,7 +122,8 @@ class AfterSalesAdmin(QuitsAdmin):
     list_hint = gettext_lazy("What buyers want back. The soonest deadline stands first.")
     empty_hint = admin.QUIET
     legends = CLAIMS
-    search_fields = ["after_sales_no", "order_no", "user_id"]
+    search_fields = ["after_sales_no__exact", "order_no__exact", "user_id__exact"]
+    search_help_text = gettext_lazy("A whole after-sales or order number, or a user.")
     change_form_template = "aftersales/claim.html"
     change_list_template = "aftersales/queue.html"
     bulk = ["approve", "reject"]
@@ -456,7 +458,10 @@ class AfterSalesAdmin(QuitsAdmin):
     def image_view(self, request: HttpRequest, evidence_id: UUID) -> FileResponse:
         """An image, for whoever may see its claim or case."""
         scoping.require(request.user, AfterSalesOrder)
-        return image_response(scoping.get_or_404(request.user, Evidence.objects.all(), pk=evidence_id))
+        try:
+            return image_response(scoping.get_or_404(request.user, Evidence.objects.all(), pk=evidence_id))
+        except NotFound as error:  # the row is there, its file is not
+            raise Http404 from error
 
     def get_urls(self) -> list[URLPattern]:
         image = path(

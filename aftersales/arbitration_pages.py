@@ -79,7 +79,8 @@ class ArbitrationAdmin(QuitsAdmin):
     list_hint = gettext_lazy("Both sides speak, the platform decides, and the decision pays.")
     empty_hint = admin.QUIET
     legends = CASES
-    search_fields = ["order_no"]
+    search_fields = ["order_no__exact"]
+    search_help_text = gettext_lazy("A whole order number.")
     ordering = ["opened_at", "id"]
     change_form_template = "aftersales/case.html"
     audit_fields = ["state", "version", "awarded_goods_fen", "awarded_freight_fen", "responsible"]

@@ -225,6 +225,9 @@ class AfterSalesOrder(models.Model):
                 condition=~Q(status__in=FINAL),
                 name="after_sales_open",
             ),
+            models.Index(fields=["type", "-created_at", "-id"], name="after_sales_by_type"),
+            models.Index(fields=["finished_at"], condition=Q(status="REFUND_SUCCESS"), name="after_sales_by_end"),
+            models.Index(fields=["decided_at"], condition=Q(decided_at__isnull=False), name="after_sales_by_decision"),
         ]
         triggers = [
             pgtrigger.Trigger(
@@ -691,6 +694,7 @@ class ArbitrationCase(models.Model):
         indexes = [
             models.Index(fields=["opened_at", "id"], condition=Q(state="OPEN"), name="arbitration_open"),
             models.Index(fields=["order_no"], name="arbitration_by_order"),
+            models.Index(fields=["opened_at", "id"], name="arbitration_by_time"),
         ]
 
     def __str__(self) -> str:
@@ -841,7 +845,10 @@ class RiskReview(models.Model):
                 name="risk_decision_has_person_and_time",
             ),
         ]
-        indexes = [models.Index(fields=["created_at"], condition=Q(state="OPEN"), name="risk_review_open")]
+        indexes = [
+            models.Index(fields=["created_at"], condition=Q(state="OPEN"), name="risk_review_open"),
+            models.Index(fields=["created_at", "after_sales"], name="risk_review_by_time"),
+        ]
 
     def __str__(self) -> str:
         return str(self.after_sales_id)
@@ -866,6 +873,9 @@ class ShadowDay(models.Model):
 
     class Meta:
         db_table = "shadow_day"
+        indexes = [
+            models.Index(fields=["-on_date", "-id"], name="shadow_day_newest"),
+        ]
         verbose_name = _("shadow run")
         verbose_name_plural = _("shadow runs")
         constraints = [
@@ -901,7 +911,11 @@ class ShadowDifference(models.Model):
         db_table = "shadow_difference"
         verbose_name = _("shadow difference")
         verbose_name_plural = _("shadow differences")
-        indexes = [models.Index(fields=["merchant", "-created_at", "-id"], name="shadow_difference_newest")]
+        indexes = [
+            models.Index(fields=["merchant", "-created_at", "-id"], name="shadow_difference_newest"),
+            models.Index(fields=["-created_at", "-id"], name="shadow_difference_all_newest"),
+            models.Index(fields=["order_no"], name="shadow_difference_by_order"),
+        ]
         triggers = append_only()
 
     def __str__(self) -> str:

@@ -112,7 +112,8 @@ class RiskReviewAdmin(QuitsAdmin):
     list_hint = gettext_lazy("Claims that hit a rule. Nothing approves them by itself until somebody has looked.")
     empty_hint = admin.QUIET
     legends = REVIEWS
-    search_fields = ["after_sales__after_sales_no", "after_sales__order_no"]
+    search_fields = ["after_sales__after_sales_no__exact", "after_sales__order_no__exact"]
+    search_help_text = gettext_lazy("A whole after-sales or order number.")
     ordering = ["created_at"]
     fields = ["claim", "found", "amount", "state", "decided_by", "reason", "decided_at"]
     readonly_fields = ["claim", "found", "amount", "state", "decided_by", "reason", "decided_at"]
@@ -194,6 +195,7 @@ class RiskReviewAdmin(QuitsAdmin):
 class RiskRuleAdmin(QuitsAdmin):
     """The rules with their figures. A merchant's own rule replaces the one for all."""
 
+    stays_short = True
     list_display = ["name", "whose", "figures", admin.yes_no("is_active", gettext_lazy("Active")), "changed_by"]
     list_filter = ["is_active"]
     list_select_related = ["merchant"]

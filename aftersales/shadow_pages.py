@@ -56,6 +56,7 @@ def live_question(settings: AfterSalesSettings) -> str:
 class AfterSalesSettingsAdmin(QuitsAdmin):
     """What a merchant set, and which algorithm decides amounts."""
 
+    stays_short = True
     list_display = ["merchant", "instant", "carrier_silence_days", "algorithm", "shadow_algorithm"]
     list_hint = gettext_lazy("What each shop sets for after-sales, and which amount algorithm is live.")
     list_filter = [admin.MerchantFilter]
@@ -181,7 +182,8 @@ class ShadowDifferenceAdmin(QuitsAdmin):
     ]
     list_hint = gettext_lazy("Claims for which the second algorithm gives another amount than the live one.")
     list_filter = [admin.MerchantFilter]
-    search_fields = ["order_no"]
+    search_fields = ["order_no__exact"]
+    search_help_text = gettext_lazy("A whole order number.")
     ordering = ["-created_at", "-id"]
     audit_fields: list[str] = []
 

@@ -83,6 +83,24 @@ class MerchantForm(ButtonForm):
             self.fields["merchant"].initial = own
 
 
+class StatusFilter(django_admin.SimpleListFilter):
+    """By status, without an index on it: locking and redeeming change a coupon's status all the time, and an index
+    (or a condition of one) would make each of these updates write to every index of the table. The few that are locked
+    are found by their open leases; the rest are common enough to be met soon. Void ones are found by their number."""
+
+    title = gettext_lazy("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(str(value), label) for value, label in CouponStatus.choices if value != CouponStatus.VOID]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == CouponStatus.LOCKED:
+            open_leases = CouponLock.objects.filter(ended_by__isnull=True)
+            return queryset.filter(status=CouponStatus.LOCKED, pk__in=open_leases.values("coupon_id"))
+        return queryset.filter(status=self.value()) if self.value() else queryset
+
+
 @admin.register(UserCoupon)
 class CouponAdmin(QuitsAdmin):
     """All coupons, newest first; the page draws the coupon's life."""
@@ -95,7 +113,7 @@ class CouponAdmin(QuitsAdmin):
         "held_by",
         admin.when("valid_until", gettext_lazy("Valid until")),
     ]
-    list_filter = ["status", admin.MerchantFilter]
+    list_filter = [StatusFilter, admin.MerchantFilter]
     list_hint = gettext_lazy("Search by coupon id, user or order.")
     legends = STATUS_LINES
     search_fields = ["id"]
@@ -273,7 +291,8 @@ class ReturnDecisionAdmin(QuitsAdmin):
     list_hint = gettext_lazy("What became of coupons after refunds, and why. Some wait for a person.")
     legends = DECISIONS
     list_select_related = ["policy"]
-    search_fields = ["order_no", "cause_no"]
+    search_fields = ["order_no__exact", "cause_no__exact"]
+    search_help_text = gettext_lazy("A whole order or after-sales number.")
     ordering = ["-id"]
     fields = ["coupon_link", "order_no", "cause_no", "decision", "why", "policy", "decided_by", "decided_at"]
     readonly_fields = ["coupon_link", "why"]
@@ -350,6 +369,7 @@ class TemplateForm(MerchantForm):
 class TemplateAdmin(QuitsAdmin):
     """Every version of every template. A change is a new version; coupons in wallets keep theirs."""
 
+    stays_short = True
     list_display = [
         "code",
         "version",
@@ -413,6 +433,7 @@ class CampaignForm(MerchantForm):
 class CampaignAdmin(QuitsAdmin):
     """Campaigns; a closed one issues no more, and return decisions know it."""
 
+    stays_short = True
     list_display = [
         "code",
         "name",
@@ -481,6 +502,7 @@ class PolicyForm(MerchantForm):
 class ReturnPolicyAdmin(QuitsAdmin):
     """Versions of return policies: drafts, looked at against past decisions, then published for good."""
 
+    stays_short = True
     list_display = ["code", "version", "state", "rules_in_words", "created_by"]
     list_hint = gettext_lazy("What becomes of a coupon when its order is refunded. A published version never changes.")
     list_filter = [admin.MerchantFilter]
@@ -571,9 +593,10 @@ class RefusalAdmin(QuitsAdmin):
         admin.yes_no("token_matched", gettext_lazy("Token")),
         "actor",
     ]
-    list_filter = ["command", "code"]
     list_hint = gettext_lazy("Coupon commands that were refused: what they asked, and what they met.")
+    list_filter = ["command"]
     search_fields = ["coupon_id"]
+    search_help_text = gettext_lazy("A coupon's id, or the code of a refusal.")
     ordering = ["-id"]
     fields = [
         "coupon_link",
@@ -591,10 +614,11 @@ class RefusalAdmin(QuitsAdmin):
     readonly_fields = ["coupon_link"]
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        term = search_term.strip()
         try:
-            return queryset.filter(coupon_id=UUID(search_term.strip())), False
+            return queryset.filter(coupon_id=UUID(term)), False
         except ValueError:
-            return (queryset.none() if search_term.strip() else queryset), False
+            return (queryset.filter(code=term.upper()) if term else queryset), False
 
     @django_admin.display(description=gettext_lazy("Coupon"))
     def coupon_link(self, row: CouponRefusal) -> SafeString | str:

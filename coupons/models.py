@@ -519,7 +519,12 @@ class RefundCoupon(models.Model):
             ),
             models.CheckConstraint(condition=Q(decision__in=ReturnDecision.values), name="return_decision_is_known"),
         ]
-        indexes = [models.Index(fields=["merchant", "-id"], name="return_decision_by_merchant")]
+        indexes = [
+            models.Index(fields=["merchant", "-id"], name="return_decision_by_merchant"),
+            models.Index(fields=["decision", "-id"], name="return_decision_by_outcome"),
+            models.Index(fields=["order_no"], name="return_decision_by_order"),
+            models.Index(fields=["cause_no"], name="return_decision_by_cause"),
+        ]
         triggers = append_only()
 
     def __str__(self) -> str:
@@ -616,6 +621,8 @@ class CouponRefusal(models.Model):
         indexes = [
             models.Index(fields=["coupon_id", "at"], name="refusal_by_coupon"),
             models.Index(fields=["merchant_id", "-id"], name="refusal_by_merchant"),
+            models.Index(fields=["command", "-id"], name="refusal_by_command"),
+            models.Index(fields=["code", "-id"], name="refusal_by_code"),
         ]
         triggers = append_only()
 

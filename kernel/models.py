@@ -96,6 +96,7 @@ class InboxMessage(models.Model):
         indexes = [
             models.Index(fields=["available_at"], condition=Q(state__in=["FAILED", "RUNNING"]), name="inbox_due"),
             models.Index(fields=["created_at"], condition=Q(state="DEAD"), name="inbox_dead"),
+            models.Index(fields=["state", "-id"], condition=Q(state__in=["FAILED", "DEAD"]), name="inbox_in_trouble"),
         ]
 
     def __str__(self) -> str:

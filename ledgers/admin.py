@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin as django_admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -130,8 +130,7 @@ class StockEntryAdmin(QuitsAdmin):
     readonly_fields = fields
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        term = search_term.strip()
-        return (queryset.filter(Q(reference=term) | Q(item__sku=term)) if term else queryset), False
+        return admin.exactly(queryset, search_term, "reference", "item__sku")
 
     @django_admin.display(description=gettext_lazy("SKU"))
     def sku(self, entry: StockEntry) -> str:
@@ -181,8 +180,7 @@ class JournalAdmin(QuitsAdmin):
         return super().get_queryset(request).prefetch_related("lines")
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        term = search_term.strip()
-        return (queryset.filter(Q(reference=term) | Q(order_no=term)) if term else queryset), False
+        return admin.exactly(queryset, search_term, "reference", "order_no")
 
     @django_admin.display(description=gettext_lazy("Debit and credit"))
     def sides(self, entry: JournalEntry) -> str:
@@ -229,6 +227,8 @@ class PointsAdmin(QuitsAdmin):
 
 
 class TopUpForm(ButtonForm):
+    personal = frozenset({"user_id"})
+
     merchant = forms.ModelChoiceField(label=gettext_lazy("Merchant"), queryset=Merchant.objects.none())
     user_id = forms.CharField(label=gettext_lazy("User"), max_length=64)
     amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"))

@@ -29,6 +29,9 @@ class StockItem(models.Model):
 
     class Meta:
         db_table = "stock_item"
+        indexes = [
+            models.Index(fields=["sku", "id"], name="stock_item_by_sku"),
+        ]
         verbose_name = _("stock item")
         verbose_name_plural = _("stock")
         constraints = [
@@ -81,6 +84,8 @@ class StockEntry(models.Model):
             models.Index(fields=["item", "id"], include=["bucket", "delta"], name="stock_entry_by_item"),
             models.Index(fields=["merchant", "reference"], name="stock_entry_by_reference"),
             models.Index(fields=["-id"], name="stock_entry_newest"),
+            models.Index(fields=["kind", "-id"], name="stock_entry_by_kind"),
+            models.Index(fields=["bucket", "-id"], name="stock_entry_by_bucket"),
         ]
         triggers = append_only()
 
@@ -118,6 +123,7 @@ class JournalEntry(models.Model):
             models.Index(fields=["merchant", "order_no"], name="journal_entry_by_order"),
             models.Index(fields=["kind", "posted_at"], name="journal_entry_by_day"),
             models.Index(fields=["-created_at", "-id"], name="journal_entry_newest"),
+            models.Index(fields=["kind", "-created_at", "-id"], name="journal_entry_by_kind"),
         ]
         triggers = append_only()
 

@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from typing import Any, cast
+from uuid import UUID
 from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import FieldDoesNotExist
-from django.db.models import Field, QuerySet
+from django.db.models import Field, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -24,7 +25,7 @@ from merchants.commands.change_settings import CHANGEABLE, change_settings
 from merchants.commands.change_staff import change_staff, set_password
 from merchants.commands.create_client import KeyIssued, create_client
 from merchants.commands.create_merchant import create_merchant
-from merchants.commands.create_staff import create_staff
+from merchants.commands.create_staff import LOGIN_LENGTH, create_staff
 from merchants.commands.enter_desk import end_all_sessions
 from merchants.commands.remove_second_factor import remove_second_factor
 from merchants.commands.revoke_key import revoke_key
@@ -175,6 +176,7 @@ class MerchantForm(desk.ButtonForm):
 
 @desk.register(Merchant)
 class MerchantAdmin(desk.QuitsAdmin):
+    stays_short = True
     list_display = [
         "code",
         "name",
@@ -292,13 +294,14 @@ class PasswordForm(desk.ButtonForm):
 
 
 class StaffForm(RoleForm):
-    username = forms.CharField(label=gettext_lazy("Login"), max_length=150)
+    username = forms.CharField(label=gettext_lazy("Login"), max_length=LOGIN_LENGTH)
     password = PasswordForm.base_fields["password"]
     field_order = ["username", "password", "role", "merchant"]
 
 
 @desk.register(Staff)
 class StaffAdmin(desk.QuitsAdmin):
+    stays_short = True
     list_display = [
         "user",
         desk.status("role", gettext_lazy("Role"), dict.fromkeys(MERCHANT, "primary")),
@@ -474,6 +477,7 @@ class RevokeForm(desk.ButtonForm):
 
 @desk.register(ApiClient)
 class ApiClientAdmin(desk.QuitsAdmin):
+    stays_short = True
     list_display = [
         "name",
         "merchant",
@@ -592,7 +596,8 @@ class StaffActionAdmin(desk.QuitsAdmin):
     ]
     list_select_related = ["merchant"]
     list_filter = ["role", desk.MerchantFilter]
-    search_fields = ["=username", "=subject_id", "=subject_label"]
+    search_fields = ["username__exact", "subject_id__exact", "subject_label__exact"]
+    search_help_text = gettext_lazy("A whole login, number or id.")
     ordering = ["-id"]
     change_form_template = "admin/merchants/staffaction/page.html"
     export_columns = [
@@ -727,7 +732,8 @@ class InboxMessageAdmin(desk.QuitsAdmin):
     ]
     fields = readonly_fields
     list_filter = ["state"]
-    search_fields = ["=consumer", "=event_name", "=event_id"]
+    search_fields = ["event_id"]
+    search_help_text = gettext_lazy("An event's id, or the whole name of an event or a consumer.")
     ordering = ["-id"]
     list_hint = gettext_lazy("What became of each event in each consumer. Failed ones are tried again by themselves.")
     empty_hint = desk.QUIET
@@ -744,6 +750,19 @@ class InboxMessageAdmin(desk.QuitsAdmin):
             allowed=lambda obj: obj.state == InboxMessage.State.DEAD,
         )
     ]
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        """By the event's id, which is indexed, or by a name that exists: nothing else is looked for in all rows."""
+        term = search_term.strip()
+        known = [name for each in inbox.all_consumers() for name in (each.name, each.event_name)]
+        if not term:
+            return queryset, False
+        if term in known:
+            return queryset.filter(Q(consumer=term) | Q(event_name=term)), False
+        try:
+            return queryset.filter(event_id=UUID(term)), False
+        except ValueError:
+            return queryset.none(), False
 
     def do_revive(
         self, request: HttpRequest, obj: InboxMessage, data: dict[str, Any], *, key: BusinessKey, now: datetime

@@ -316,6 +316,8 @@ class StaffAction(models.Model):
             models.Index(fields=["merchant", "-id"], name="staff_action_by_merchant"),
             models.Index(fields=["subject_type", "subject_id"], name="staff_action_by_subject"),
             models.Index(fields=["username", "-id"], name="staff_action_by_login"),
+            models.Index(fields=["role", "-id"], name="staff_action_by_role"),
+            models.Index(fields=["subject_label"], name="staff_action_by_label"),
         ]
         triggers = append_only()
 

@@ -223,17 +223,6 @@ def buyer_column(page: QuitsAdmin, request: HttpRequest) -> Any:
     return user
 
 
-def exactly(queryset: QuerySet[Any], term: str, *names: str) -> tuple[QuerySet[Any], bool]:
-    """The rows that carry this whole number in one of the columns: an index answers, however many rows there are."""
-    wanted = term.strip()
-    if not wanted:
-        return queryset, False
-    matching = Q()
-    for name in names:
-        matching |= Q(**{name: wanted})
-    return queryset.filter(matching), False
-
-
 @admin.register(Order)
 class OrderAdmin(QuitsAdmin):
     """Orders, newest first; the page shows payment, coupon, parcels and every share."""
@@ -325,7 +314,7 @@ class OrderAdmin(QuitsAdmin):
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         placed = PAYMENT_NUMBER.fullmatch(search_term.strip())
-        return exactly(queryset, placed.group(1) if placed else search_term, "order_no", "user_id", "trade_no")
+        return admin.exactly(queryset, placed.group(1) if placed else search_term, "order_no", "user_id", "trade_no")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []
@@ -480,7 +469,7 @@ class AnomalyAdmin(QuitsAdmin):
         css = {"all": ["orders/order.css"]}
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        return exactly(queryset, search_term, "order_no", "out_trade_no", "trade_no")
+        return admin.exactly(queryset, search_term, "order_no", "out_trade_no", "trade_no")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []
@@ -542,7 +531,7 @@ class QuoteAdmin(QuitsAdmin):
         css = {"all": ["orders/order.css"]}
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        return exactly(queryset, search_term, "order_no", "user_id")
+        return admin.exactly(queryset, search_term, "order_no", "user_id")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []

@@ -98,6 +98,7 @@ class Quote(models.Model):
             models.Index(fields=["expires_at"], condition=Q(state="OPEN"), name="quote_due_to_expire"),
             models.Index(fields=["-created_at", "-id"], name="quote_newest_first"),
             models.Index(fields=["user_id", "merchant", "-created_at"], name="quote_by_user"),
+            models.Index(fields=["state", "-created_at", "-id"], name="quote_by_state"),
         ]
         triggers = [
             pgtrigger.ReadOnly(
@@ -316,6 +317,22 @@ class Order(models.Model):
             models.Index(fields=["user_id", "merchant", "-created_at", "-id"], name="order_by_user"),
             models.Index(fields=["trade_no"], condition=~Q(trade_no=""), name="order_by_trade_no"),
             models.Index(fields=["coupon_id"], condition=Q(coupon_id__isnull=False), name="order_by_coupon"),
+            models.Index(fields=["status", "-created_at", "-id"], condition=~Q(status=30), name="order_by_status"),
+            models.Index(
+                fields=["fulfilment", "-created_at", "-id"], condition=~Q(fulfilment="done"), name="order_by_fulfilment"
+            ),
+            models.Index(
+                fields=["coupon_state", "-created_at", "-id"],
+                condition=Q(coupon_state__in=["leased", "released", "honoured", "conflict"]),
+                name="order_by_coupon_trouble",
+            ),
+            models.Index(
+                fields=["closed_reason", "-created_at", "-id"],
+                condition=~Q(closed_reason=""),
+                name="order_by_closed_reason",
+            ),
+            models.Index(fields=["pay_method", "-created_at", "-id"], name="order_by_pay_method"),
+            models.Index(fields=["paid_at"], condition=Q(paid_at__isnull=False), name="order_by_payment_time"),
         ]
         triggers = [
             pgtrigger.ReadOnly(
@@ -886,6 +903,8 @@ class Anomaly(models.Model):
             ),
             models.Index(fields=["-created_at", "-id"], name="anomaly_newest_first"),
             models.Index(fields=["order_no"], condition=~Q(order_no=""), name="anomaly_by_order_no"),
+            models.Index(fields=["kind", "-created_at", "-id"], name="anomaly_by_kind"),
+            models.Index(fields=["state", "-created_at", "-id"], name="anomaly_by_state"),
         ]
         triggers = [pgtrigger.Protect(name="anomaly_is_never_deleted", operation=pgtrigger.Delete)]
 

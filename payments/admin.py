@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin as django_admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin, money
-from kernel.admin import Button, ButtonForm, Hit, QuitsAdmin, Scope
+from kernel.admin import Button, ButtonForm, Hit, QuitsAdmin, Scope, reveal
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.models import Merchant
@@ -47,6 +47,7 @@ from payments.models import (
 from payments.words import CHANNELS
 
 MONEY = gettext_lazy("Money")
+BY_CHANNEL = admin.one_of("channel", gettext_lazy("Channel"), lambda: ChannelAccount.Channel.choices)
 VIEWERS = MONEY_READERS | CUSTOMER_SERVICE
 
 scoping.register(Payment, view=VIEWERS)
@@ -63,6 +64,7 @@ scoping.register(
     },
 )
 scoping.register(ChannelNotify, view=VIEWERS)
+reveal.declare(ChannelNotify, "body", pages.body_of)
 scoping.register(ChannelBill, view=MONEY_READERS)
 scoping.register(
     ChannelAccount,
@@ -106,7 +108,7 @@ admin.register_waiting(
 
 
 def _find_payment(scope: Scope, term: str) -> Iterable[Hit]:
-    found = scope.of(Payment).filter(Q(out_trade_no=term) | Q(trade_no=term))
+    found, _more = admin.exactly(scope.of(Payment), term, "out_trade_no", "trade_no")
     for row in found[:5]:
         yield Hit(
             row.out_trade_no,
@@ -134,30 +136,6 @@ def channel(row: Any) -> Any:
     return CHANNELS.get(row.channel, row.channel)
 
 
-class ChannelFilter(django_admin.SimpleListFilter):
-    """By channel, from the list of channels: Django would look through every row to find out which there are."""
-
-    title = gettext_lazy("channel")
-    parameter_name = "channel"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return list(ChannelAccount.Channel.choices)
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(channel=self.value()) if self.value() else queryset
-
-
-def exactly(queryset: QuerySet[Any], term: str, *names: str) -> tuple[QuerySet[Any], bool]:
-    """Rows in which one of these columns is the whole term: an index answers, however many rows there are."""
-    term = term.strip()
-    if not term:
-        return queryset, False
-    matching = Q()
-    for name in names:
-        matching |= Q(**{name: term})
-    return queryset.filter(matching), False
-
-
 @admin.register(Payment)
 class PaymentAdmin(QuitsAdmin):
     """What was asked for at a channel, what came, what went back."""
@@ -171,9 +149,9 @@ class PaymentAdmin(QuitsAdmin):
         admin.money("refunded_fen", gettext_lazy("Refunded")),
         admin.when("paid_at", gettext_lazy("Paid")),
     ]
-    list_filter = ["status", ChannelFilter, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy("What was asked for at the channels, what came, and what went back of it.")
     legends = PAYMENTS
+    list_filter = ["status", BY_CHANNEL, "kind", admin.MerchantFilter]
     search_fields = ["out_trade_no"]
     search_help_text = gettext_lazy("A whole order, payment or trade number.")
     ordering = ["-created_at", "-id"]
@@ -183,13 +161,15 @@ class PaymentAdmin(QuitsAdmin):
         return []
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        return exactly(queryset, search_term, "out_trade_no", "order_no", "trade_no")
+        return admin.exactly(queryset, search_term, "out_trade_no", "order_no", "trade_no")
 
     def page_context(self, request: HttpRequest, obj: Payment) -> dict[str, Any]:
         return pages.payment_context(obj)
 
 
 class SendOnForm(ButtonForm):
+    personal = frozenset({"bank_account", "real_name"})
+
     to = forms.ChoiceField(
         label=gettext_lazy("To"),
         choices=[
@@ -344,7 +324,10 @@ class RefundAdmin(QuitsAdmin):
         return []
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        return exactly(queryset, search_term, "owner_no", "order_no", "refund_no", "attempt_rows__number")
+        found, _more = admin.exactly(queryset, search_term, "owner_no", "order_no", "refund_no")
+        attempts = RefundAttempt.objects.filter(number=search_term.strip()).values_list("request_id", flat=True)
+        numbered = list(attempts[:20]) if search_term.strip() else []
+        return (queryset.filter(pk__in=numbered) if numbered else found), False
 
     def page_context(self, request: HttpRequest, obj: RefundRequest) -> dict[str, Any]:
         return pages.refund_context(obj)
@@ -426,7 +409,7 @@ class NotifyAdmin(QuitsAdmin):
         "refund_no",
         "address",
     ]
-    list_filter = ["verdict", ChannelFilter, "kind", admin.MerchantFilter]
+    list_filter = ["verdict", BY_CHANNEL, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy(
         "What was not believed is kept as evidence: the first 4 KiB, at most 30 a minute per address."
     )
@@ -441,7 +424,7 @@ class NotifyAdmin(QuitsAdmin):
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         columns = ("out_trade_no", "trade_no", "refund_no", "notify_no", "address")
-        found, _more = exactly(queryset, search_term, *columns)
+        found, _more = admin.exactly(queryset, search_term, *columns)
         term = search_term.strip()
         if term and not found.exists():
             numbers = Payment.objects.filter(order_no=term).values_list("out_trade_no", flat=True)
@@ -449,7 +432,7 @@ class NotifyAdmin(QuitsAdmin):
         return found, False
 
     def page_context(self, request: HttpRequest, obj: ChannelNotify) -> dict[str, Any]:
-        return pages.notify_context(obj)
+        return pages.notify_context(obj, how=self.admin_site.policy.personal_of(request.user))
 
 
 @admin.register(ChannelBill)
@@ -469,9 +452,9 @@ class BillAdmin(QuitsAdmin):
         admin.money("amount_fen", gettext_lazy("Σ amounts")),
         admin.when("downloaded_at", gettext_lazy("Downloaded")),
     ]
-    list_filter = ["state", ChannelFilter, "kind", admin.MerchantFilter]
     list_hint = gettext_lazy("The channels' own books, one a day, account and kind; the daily run reads them.")
     legends = BILLS
+    list_filter = ["state", BY_CHANNEL, "kind", admin.MerchantFilter]
     ordering = ["-bill_on", "channel", "kind", "id"]
     fields = [
         "bill_on",
@@ -548,6 +531,7 @@ def _one_line(value: Any) -> str:
 class AccountAdmin(QuitsAdmin):
     """Merchants' accounts at the channels. Keys go in and never come out."""
 
+    stays_short = True
     list_display = [
         "__str__",
         "channel",

@@ -163,6 +163,11 @@ class Payment(models.Model):
             models.Index(fields=["-created_at", "-id"], name="payment_newest"),
             models.Index(fields=["merchant", "-created_at", "-id"], name="payment_newest_of_merchant"),
             models.Index(fields=["paid_at"], condition=Q(status="PAID"), name="payment_by_paid_at"),
+            models.Index(
+                fields=["status", "-created_at", "-id"], condition=~Q(status="PAID"), name="payment_by_status"
+            ),
+            models.Index(fields=["channel", "-created_at", "-id"], name="payment_by_channel"),
+            models.Index(fields=["kind", "-created_at", "-id"], name="payment_by_kind"),
         ]
 
     def __str__(self) -> str:
@@ -258,6 +263,8 @@ class ChannelNotify(models.Model):
             models.Index(
                 fields=["address", "received_at"], condition=~Q(verdict="VERIFIED"), name="notify_refused_by_address"
             ),
+            models.Index(fields=["channel", "-received_at", "-id"], name="notify_by_channel"),
+            models.Index(fields=["kind", "-received_at", "-id"], name="notify_by_kind"),
         ]
         triggers = append_only()
 
@@ -343,6 +350,11 @@ class RefundRequest(models.Model):
             models.Index(
                 fields=["created_at"], condition=Q(status__in=["PENDING", "FAILED"]), name="refund_unfinished"
             ),
+            models.Index(
+                fields=["status", "-created_at", "-id"], condition=~Q(status="SUCCEEDED"), name="refund_by_status"
+            ),
+            models.Index(fields=["route", "-created_at", "-id"], name="refund_by_route"),
+            models.Index(fields=["owner_kind", "-created_at", "-id"], name="refund_by_owner_kind"),
         ]
 
     def __str__(self) -> str:
@@ -618,7 +630,10 @@ class ChannelBill(models.Model):
                 name="bill_read_has_hash",
             ),
         ]
-        indexes = [models.Index(fields=["bill_on", "kind"], name="bill_by_day")]
+        indexes = [
+            models.Index(fields=["bill_on", "kind"], name="bill_by_day"),
+            models.Index(fields=["-bill_on", "channel", "kind", "id"], name="bill_newest"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.channel} {self.kind} {self.bill_on}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from django.urls import reverse
@@ -29,6 +30,11 @@ ATTEMPT_TONES = {
 VERDICT_TONES = {"VERIFIED": "success", "FORGED": "danger", "STALE": "warning", "MALFORMED": "warning"}
 OUTCOME_TONES = {"moved": "success", "same": "neutral", "ignored": "neutral", "unknown": "warning", "anomaly": "danger"}
 
+OF_PEOPLE = re.compile(
+    r"(\b(?:buyer_(?:logon_id|open_id|user_id|id|name)|(?:s[pu]b?_)?openid|payer_ref|user_received_account)"
+    r"(?:\"\s*:\s*\"|=))[^\"&\n]+"
+)
+"""What channels write about the person who pays, in JSON (`"name": "value"`) and in forms (`name=value&`)."""
 MOST = 100
 """Rows of one kind on one page; a payment has at most 50 refund numbers, but a channel may repeat itself for ever."""
 
@@ -85,15 +91,29 @@ def refund_context(request: RefundRequest) -> dict[str, Any]:
     }
 
 
-def notify_context(notify: ChannelNotify) -> dict[str, Any]:
-    """One callback as it came, readable."""
-    text = bytes(notify.body).decode("utf-8", "replace")
+def body_of(notify: ChannelNotify) -> str:
+    """The body as text, whole."""
+    return _pretty(bytes(notify.body).decode("utf-8", "replace"))
+
+
+def without_people(text: str) -> str:
+    """A callback's text with the buyer's ids and names at the channel covered, in JSON and in forms alike."""
+    return OF_PEOPLE.sub(lambda found: found[1] + "••••", text)
+
+
+def notify_context(notify: ChannelNotify, *, how: str) -> dict[str, Any]:
+    """One callback as it came, readable. Who the payer is, only when `how` is "plain"."""
+    text = body_of(notify)
     return {
         "notify": notify,
         "tone": VERDICT_TONES.get(notify.verdict, "neutral"),
         "headers": sorted(notify.headers.items()),
-        "facts": [(name, "–" if value is None else value) for name, value in notify.facts.items()],
-        "body_text": _pretty(text),
+        "facts": [
+            (name, "–" if value is None else "••••" if name == "payer_ref" and value and how != "plain" else value)
+            for name, value in notify.facts.items()
+        ],
+        "body_text": text if how == "plain" else without_people(text),
+        "covers": how == "masked" and without_people(text) != text,
         "kept_size": len(bytes(notify.body)),
     }
 

@@ -42,7 +42,7 @@ from reconciliation.queries import (
     get_last_days,
     get_totals,
 )
-from reconciliation.rules.registry import rule_named
+from reconciliation.rules.registry import all_rules, rule_named
 from reconciliation.tasks import reconcile_on
 
 WORKERS = CUSTOMER_SERVICE | OPERATIONS | FINANCE
@@ -150,6 +150,11 @@ class UnfinishedFilter(django_admin.SimpleListFilter):
         return queryset.filter(state__in=Finding.UNFINISHED)
 
 
+BY_RULE = admin.one_of(
+    "rule", gettext_lazy("rule"), lambda: [(name, rule.title) for name, rule in sorted(all_rules().items())]
+)
+
+
 @admin.register(Finding)
 class FindingAdmin(QuitsAdmin):
     list_hint = gettext_lazy(
@@ -165,10 +170,11 @@ class FindingAdmin(QuitsAdmin):
         "owner",
         admin.when("first_seen_at", gettext_lazy("first seen"), ordering="first_seen_at"),
     ]
-    list_filter = [UnfinishedFilter, "severity", "rule", admin.MerchantFilter]
     empty_hint = admin.QUIET
     legends = FINDINGS
-    search_fields = ["key", "rule"]
+    list_filter = [UnfinishedFilter, "severity", BY_RULE, admin.MerchantFilter]
+    search_fields = ["key__exact", "rule__exact"]
+    search_help_text = gettext_lazy("A whole number, or the name of a rule.")
     list_select_related = ["merchant", "owner"]
     ordering = ["severity", "-first_seen_at", "-id"]
     audit_fields = ["state", "version", "owner_id"]
@@ -293,6 +299,7 @@ class FindingAdmin(QuitsAdmin):
 
 @admin.register(ReconciliationRun)
 class RunAdmin(QuitsAdmin):
+    stays_short = True
     list_hint = gettext_lazy("One run a day, after the channels' bills are there at 10:00.")
     list_display = [
         "on_date",

@@ -168,6 +168,10 @@ class Finding(models.Model):
                 name="finding_unfinished",
             ),
             models.Index(fields=["on_date", "rule"], name="finding_by_day"),
+            models.Index(fields=["severity", "-first_seen_at", "-id"], name="finding_by_severity"),
+            models.Index(fields=["rule", "severity", "-first_seen_at"], name="finding_by_rule"),
+            models.Index(fields=["amount_fen"], name="finding_by_amount"),
+            models.Index(fields=["-first_seen_at"], name="finding_by_time"),
         ]
 
     def __str__(self) -> str:

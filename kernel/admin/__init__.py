@@ -17,7 +17,7 @@ from kernel.admin.desk import (
     register_search,
     register_waiting,
 )
-from kernel.admin.filters import MerchantFilter
+from kernel.admin.filters import MerchantFilter, exactly, one_of
 from kernel.admin.legend import Legend
 from kernel.admin.pages import QuitsAdmin, personal, register
 from kernel.admin.site import site
@@ -39,7 +39,9 @@ __all__ = [
     "YuanField",
     "capped",
     "day_link",
+    "exactly",
     "money",
+    "one_of",
     "personal",
     "register",
     "register_chart",

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold import widgets
 
 from kernel import numbers
+from kernel.admin.columns import mask
 from kernel.errors import Refusal
 from kernel.idempotency import BusinessKey, business_key
 
@@ -85,6 +86,9 @@ def dress(field: forms.Field) -> None:
 class ButtonForm(forms.Form):
     """What a button asks. `obj` is the object (None in list buttons and in bulk), `request` the request."""
 
+    personal: frozenset[str] = frozenset()
+    """Fields that say who a buyer is: the audit trail keeps them masked."""
+
     def __init__(self, *args: Any, obj: Model | None = None, request: HttpRequest | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.obj = obj
@@ -134,11 +138,14 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | bool | float | datetime | list)
 
 
-def loggable(data: dict[str, Any]) -> dict[str, Any]:
-    """What was entered, as the audit trail keeps it: secrets never, files by name."""
+def loggable(data: dict[str, Any], *, personal: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """What was entered, as the audit trail keeps it: secrets never, personal data masked, files by name."""
     kept: dict[str, Any] = {}
     for name, value in data.items():
         if value in (None, "", []) or "password" in name or "secret" in name:
+            continue
+        if name in personal:
+            kept[name] = mask(str(value))
             continue
         kept[name] = value if _is_plain(value) and not isinstance(value, datetime) else str(value)
     return kept

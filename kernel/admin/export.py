@@ -1,6 +1,7 @@
 """A list as CSV: the filters of the page, the masks of the reader, nothing that a spreadsheet would execute."""
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, tzinfo
 from typing import Any
@@ -17,6 +18,12 @@ from kernel.admin.reveal import personal_fields
 LIMIT = 100_000
 """Rows of one export. More than that is a report's business, not a page's."""
 
+FORMULA = (
+    "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+)
+"""What begins a formula; East Asian spreadsheets read the full-width signs like the others."""
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
 Column = tuple[str | Promise, str | Callable[[Any], Any]]
 
 
@@ -29,11 +36,7 @@ class _Echo:
 
 def harmless(text: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text and (text[0] in "=+-@\t\r" and not _is_number(text)) else text
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("-").replace(".", "", 1).isdigit()
+    return f"'{text}" if text[:1] in FORMULA and text and not NUMBER.fullmatch(text) else text
 
 
 def cell(row: Model, source: str | Callable[[Any], Any], how: str) -> str:

@@ -91,6 +91,12 @@ class QuitsAdminSite(UnfoldAdminSite):
         """Put a page that belongs to no model into the back office. Its roles: scoping.register_page(name, …)."""
         self.pages.append((route, view, name))
 
+    def get_urls(self) -> list[URLPattern]:
+        """Without two views of Django's that nothing here uses: `autocomplete` names rows in plain words whatever the
+        reader may know of buyers, and `view_on_site` tells whether any row of any table exists."""
+        unused = ("autocomplete", "view_on_site")
+        return [each for each in super().get_urls() if getattr(each, "name", None) not in unused]
+
     def extra_urls(self) -> list[URLPattern]:
         autodiscover_modules("charts")
         return [

@@ -14,6 +14,9 @@ from kernel.transactions import unit_of_work
 from merchants.models import Staff
 from merchants.roles import MERCHANT, Role
 
+LOGIN_LENGTH = 64
+"""Histories keep this much of a login. Longer ones would be cut, and two people could look like one to four-eyes."""
+
 
 class UsernameTaken(Refusal):
     code = "USERNAME_TAKEN"
@@ -51,6 +54,8 @@ def create_staff(
         raise InvalidInput(fields={"role": ["unknown role"]})
     if (role in MERCHANT) != (merchant_id is not None):
         raise RoleNeedsMerchant(role=role)
+    if len(username.strip()) > LOGIN_LENGTH:
+        raise InvalidInput(fields={"username": [_("At most 64 characters.")]})
     user = User(username=username.strip(), is_staff=True, is_active=True, date_joined=now)
     check_password(user, password)
     user.set_password(password)

@@ -181,9 +181,9 @@ TONES = {
 
 
 @register.filter
-def fen(value: int | None) -> str:
-    """¥1,234.56, or a dash."""
-    return money.display(value)
+def fen(value: int | str | None) -> str:
+    """¥1,234.56, or a dash; a side without an amount comes as the empty text."""
+    return money.display(value if isinstance(value, int) else None)
 
 
 NUMBERS = {

@@ -1,6 +1,24 @@
 "use strict";
 // The few things of the back office that need a script: double-submit guard, logged reveal, search by keyboard.
 
+// The theme's Alpine evaluates nothing here (its CSP build, static/unfold/js/alpine): what its templates name is
+// registered by name, and the few globals they read are handed to them as plain values.
+document.addEventListener("alpine:init", () => {
+  for (const name of ["theme", "searchForm", "searchDropdown", "searchCommand"]) {
+    if (typeof window[name] === "function") window.Alpine.data(name, window[name]);
+  }
+  window.Alpine.data("desk", () => ({
+    activeTab: "",
+    sidebarMobileOpen: false,
+    sidebarDesktopOpen: localStorage.getItem("sidebarDesktopOpen") !== "0",
+    window: { location: { pathname: location.pathname, search: location.search } },
+    init() {
+      this.activeTab = this.$el.dataset.tab ? window.getCurrentTab() || this.$el.dataset.tab : "";
+      this.$watch("sidebarDesktopOpen", (open) => localStorage.setItem("sidebarDesktopOpen", open ? "1" : "0"));
+    },
+  }));
+});
+
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches("[data-once]")) return;

@@ -11,6 +11,7 @@ from kernel.admin.reveal import personal_fields
 from merchants import scoping
 from merchants.models import StaffAction
 from merchants.roles import MERCHANT, Role
+from payments.models import ChannelNotify
 from tests.admin.rows import PERSONAL, SECRET, a_row, anything_goes, is_personal
 from tests.admin.test_permissions import PAGES, logged_in
 from tests.merchants.factories import a_merchant
@@ -20,6 +21,7 @@ WITH_PEOPLE = [
     for model in PAGES
     if any(is_personal(field) for field in model._meta.concrete_fields) or personal_fields(model)
 ]
+FINANCE_AND_CARE = {Role.FINANCE, Role.CUSTOMER_SERVICE}
 DECLARED = [model for model in PAGES if any(name in PERSONAL for name in personal_fields(model))]
 
 
@@ -126,3 +128,30 @@ def test_an_export_carries_the_masks_and_is_written_down(model, db, now):
             assert text.startswith("\ufeff") and text.count("\r\n") >= 2
             assert role in MERCHANT or SECRET not in text
             assert StaffAction.objects.filter(action="export", role=role).count() == 1
+
+
+CALLBACKS = [
+    b"gmt_create=2026-11-01&buyer_open_id=074a1CcTG1LelxKe4xQC0zgNdId0nxi95b5&buyer_logon_id=159%2A%2A&total_amount=1.00",
+    b'{"payer": {"openid": "074a1CcTG1LelxKe4xQC0zgNdId0nxi95b5"}, "amount": {"total": 100}}',
+    b'{"sp_openid":"074a1CcTG1LelxKe4xQC0zgNdId0nxi95b5","user_received_account":"bank 0403"}',
+]
+
+
+@pytest.mark.parametrize("body", CALLBACKS)
+def test_a_callback_tells_only_the_shop_who_paid(body, db, now):
+    merchant = a_merchant(now=now)
+    with anything_goes():
+        row = a_row(
+            ChannelNotify, merchant, now, body=body, facts={"payer_ref": "074a1CcTG1LelxKe4", "amount_fen": 100}
+        )
+        page = reverse("admin:payments_channelnotify_change", args=[row.pk])
+        shown = {
+            role: logged_in(role, merchant, now).get(page).content.decode() for role in MERCHANT | FINANCE_AND_CARE
+        }
+        asked = {"model": "payments.channelnotify", "pk": str(row.pk), "field": "body"}
+
+        assert all(("074a1CcTG1LelxKe4" in text) is (role in MERCHANT) for role, text in shown.items())
+        assert "0403" not in shown[Role.FINANCE] and "159%2A" not in shown[Role.FINANCE]
+        assert "data-field" in shown[Role.CUSTOMER_SERVICE] and "data-field" not in shown[Role.FINANCE]
+        assert "074a1" in logged_in(Role.AUDITOR, merchant, now).post(reverse("admin:reveal"), asked).json()["value"]
+        assert StaffAction.objects.get(action="reveal").detail == {"field": "body"}
