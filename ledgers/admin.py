@@ -247,7 +247,6 @@ class TopUpForm(ButtonForm):
 class WalletAdmin(QuitsAdmin):
     """A user's money: what it was topped up with, what it paid, what came back."""
 
-    list_hint = gettext_lazy("Wallets of users: topped up here, spent on orders, given back by refunds.")
     list_display = [
         admin.money("balance_fen", gettext_lazy("Balance")),
         admin.when("created_at", OPENED),
