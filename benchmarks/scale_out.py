@@ -82,7 +82,7 @@ def run(*, figures: harness.Figures, rounds: int) -> None:
     try:
         harness.migrate(HOME)
         harness.switch_database(HOME)
-        rows.fill(rows.Wanted(free=COUPONS // 2, held=COUPONS // 2, keys=False))
+        rows.fill(rows.Wanted(free=COUPONS // 2, held=COUPONS // 2, issue_keys=False))
         _ledger(figures)
         _outbox(figures)
     finally:

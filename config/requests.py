@@ -20,7 +20,7 @@ class RequestIdMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-ID", "")
+        given = request.META.get("HTTP_X_REQUEST_ID", "")  # request.headers would be kept as it is now
         request.request_id = given if GIVEN.fullmatch(given) else numbers.uuid7().hex  # type: ignore[attr-defined]
         # Where django-structlog looks for it: what it logs carries the id that the caller sees.
         request.META["HTTP_X_REQUEST_ID"] = request.request_id  # type: ignore[attr-defined]
