@@ -115,9 +115,6 @@ def _differences(recorded: Recorded) -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_new_migrations_are_gentle(recorded: Recorded) -> None:
-    version = newest_release().name.removesuffix(".sql.gz")
-    if f"## {version}" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
-        pytest.skip(f"{version} has not landed (CHANGELOG.md): nobody has to be upgraded gently from it")
     with dumps.connect(recorded.owner_url) as server:
         done = {(row[0], row[1]) for row in server.execute("SELECT app, name FROM django_migrations")}
         tables = {row[0] for row in server.execute(dumps.TABLES)}
