@@ -7,7 +7,6 @@ from uuid import UUID
 
 from kernel import inbox, outbox
 from kernel.tasks import send_quietly
-from payments.commands.query_refund import query_refund
 from payments.commands.record_refund_fact import record_refund_fact
 from payments.gateway import Channel, RefundFact, RefundState
 from payments.models import ChannelNotify, RefundAttempt
@@ -51,20 +50,6 @@ def record_refund(event: inbox.Event) -> None:
             },
             now=event.now,
         )
-
-
-@inbox.consumer("refund.notified", name="payments.ask_about_refund", atomic=False)
-def ask_about_refund(event: inbox.Event) -> None:
-    """A callback that names no amount of its own (Alipay's tells the trade's sum) proves nothing yet: ask at once. When
-    the channel gives no answer the attempt's own time to ask stands."""
-    notify = ChannelNotify.objects.get(id=UUID(event.payload["notify_id"]))
-    if notify.merchant_id is None or notify.facts.get("amount_fen") is not None:
-        return
-    attempt = RefundAttempt.objects.filter(
-        merchant_id=notify.merchant_id, number=notify.facts["refund_no"], status__in=("SENT", "PROCESSING")
-    ).first()
-    if attempt is not None:
-        query_refund(attempt_id=attempt.id, forced=True, now=event.now)
 
 
 def _said(notify: ChannelNotify) -> RefundFact:

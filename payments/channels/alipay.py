@@ -487,7 +487,9 @@ class AlipayGateway:
             self._looked_at = wall
             try:
                 certificate = self._fetched(sn)
-            except (ChannelUnknown, ChannelRefused, ValueError):
+            except (ChannelUnknown, ChannelRefused, ValueError) as error:
+                if isinstance(error, ChannelUnknown) and error.reason is Doubt.UNAUTHENTICATED:
+                    raise
                 return None
             self._certified[sn] = certificate.key
             return certificate.key
@@ -497,6 +499,9 @@ class AlipayGateway:
         makes us believe it, and then the signature has to fit as well."""
         found = self._send(CERTIFICATE, {"alipay_cert_sn": sn})
         node, text = found.get(node_of(CERTIFICATE), ({}, ""))
+        said = str(node.get("sub_code", "")) if isinstance(node, dict) else ""
+        if OUR_SIGNATURE.fullmatch(said):
+            raise ChannelUnknown(Doubt.UNAUTHENTICATED, said)  # it does not know us, so it gives us no certificate
         content = node.get("alipay_cert_content", "") if isinstance(node, dict) else ""
         certificate = self._trusted(b64decode(str(content), validate=True).decode("ascii", "replace"))
         signature = found.get("sign", ("", ""))[0]
