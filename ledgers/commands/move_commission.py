@@ -45,6 +45,8 @@ def locked_commissions(*, merchant_id: UUID, order_no: str, line_no: int) -> lis
     """The commissions of a line with their accounts, accounts locked in one order for everybody."""
     found = Commission.objects.filter(merchant_id=merchant_id, order_no=order_no, line_no=line_no)
     accounts = sorted({row.account_id for row in found})
+    if not accounts:
+        return []
     list(CommissionAccount.objects.select_for_update().filter(id__in=accounts).order_by("id"))
     return list(found.select_related("account").order_by("account_id", "level"))
 

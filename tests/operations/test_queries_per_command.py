@@ -46,7 +46,7 @@ MOST = {
     "cancel": 26,
     "ship": 23,
     "sign": 16,
-    "apply": 20,
+    "apply": 19,
     "approve": 4,
     "relay of 50 events": 2,
 }
