@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import connection
+from django.db import connection, transaction
 
 from orders import tasks
 from orders.commands.check_order import check_order
@@ -157,16 +157,16 @@ def test_time_signs_and_completes(shop: Shop) -> None:
 def test_a_scan_uses_the_index_made_for_it(shop: Shop, kind: str) -> None:
     from orders.commands.claim_due import WORK
 
+    # The table is nearly empty and its statistics are whatever autovacuum saw last: every other way is closed, so that
+    # the plan says whether the index can answer, not what a sort of no rows would cost.
     table, column, condition = WORK[kind]
-    with connection.cursor() as cursor:
-        for scan in ("seqscan", "bitmapscan"):
-            cursor.execute(f"SET enable_{scan} = off")
+    with transaction.atomic(), connection.cursor() as cursor:
+        for scan in ("seqscan", "bitmapscan", "sort"):
+            cursor.execute(f"SET LOCAL enable_{scan} = off")
         cursor.execute(
             f"EXPLAIN SELECT id FROM {table} WHERE {condition} AND {column} <= now() ORDER BY {column} LIMIT 100"
         )
         plan = " ".join(row[0] for row in cursor.fetchall())
-        for scan in ("seqscan", "bitmapscan"):
-            cursor.execute(f"RESET enable_{scan}")
     assert "_due_to_" in plan, plan
     assert "Sort" not in plan
     assert Order.objects.count() == 0
