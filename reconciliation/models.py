@@ -85,7 +85,7 @@ class ReconciliationRun(models.Model):
 
 
 class Finding(models.Model):
-    """Two books that disagree, or one that breaks a rule. One row per (rule, key), for ever."""
+    """Two books that disagree, or one that breaks a rule. One row per (rule, key, merchant), for ever."""
 
     class Severity(models.TextChoices):
         P0 = "P0", _("P0: money or ownership is wrong")
@@ -146,7 +146,9 @@ class Finding(models.Model):
         verbose_name = _("finding")
         verbose_name_plural = _("findings")
         constraints = [
-            models.UniqueConstraint(fields=["rule", "key"], name="finding_once_per_rule_and_key"),
+            models.UniqueConstraint(
+                fields=["rule", "key", "merchant"], name="finding_once_per_rule_key_shop", nulls_distinct=False
+            ),
             models.CheckConstraint(condition=Q(severity__in=["P0", "P1", "P2", "P3"]), name="finding_severity_known"),
             models.CheckConstraint(
                 condition=~Q(state="ACCEPTED") | ~Q(accepted_reason=""), name="finding_accepted_has_reason"

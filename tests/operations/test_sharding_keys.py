@@ -27,7 +27,6 @@ WORLDWIDE = {
     ("merchant", "code"): "the list of merchants itself is on every shard",
     ("api_key", "key_id"): "random; the list that says which shard a caller belongs to",
     ("orders", "order_token_hash"): "a digest of 256 random bits",
-    ("finding", "rule,key"): "keys begin with ids or numbers that are unique in the world",
 }
 
 

@@ -14,6 +14,9 @@ from ledgers.models import StockItem
 from orders.models import Order
 from payments.models import Payment
 from payments.queries import bill_kinds
+from reconciliation.commands.recheck_finding import recheck_finding
+from reconciliation.models import Finding
+from tests.aftersales.build import a_merchant
 from tests.reconciliation.books import DAY, Books, at, careless, new_id, restore
 
 NEXT = DAY + timedelta(days=1)
@@ -311,6 +314,26 @@ def test_stock_differs_from_its_entries(books: Books) -> None:
     careless("UPDATE stock_item SET sellable = sellable + 1 WHERE sku = 'TEA-250G'", tables=("stock_item",))
     assert books.finds("STOCK_DIFFERS", "TEA-250G").severity == "P0"
     books.mended()
+
+
+def test_the_same_sku_in_two_shops_is_two_findings(books: Books) -> None:
+    """Each shop sees its own, and looking at one again leaves the other."""
+    sold(books)
+    other = a_merchant(at(9)).pk
+    careless(
+        "UPDATE stock_item SET sellable = sellable + 1 WHERE sku = 'TEA-250G'",
+        "INSERT INTO stock_item (id, merchant_id, sku, title, sellable, reserved, defect, version, created_at)"
+        " VALUES (%(other)s, %(other)s, 'TEA-250G', '', 5, 0, 0, 0, %(at)s)",
+        tables=("stock_item",),
+        other=other,
+        at=at(9),
+    )
+    books.run()
+    found = {finding.merchant_id: finding for finding in Finding.objects.filter(rule="STOCK_DIFFERS", key="TEA-250G")}
+    assert set(found) == {other, books.shop.merchant_id}
+    careless("UPDATE stock_item SET sellable = 0 WHERE merchant_id = %(other)s", tables=("stock_item",), other=other)
+    states = {shop: recheck_finding(finding_id=finding.pk, now=LATER).state for shop, finding in found.items()}
+    assert states == {other: "RESOLVED", books.shop.merchant_id: "OPEN"}
 
 
 def test_entry_that_does_not_balance(books: Books) -> None:
