@@ -21,6 +21,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+import psycopg
+import psycopg._queries
 from django.db import DataError, connection, models
 from django.db.models.fields import NOT_PROVIDED
 
@@ -28,6 +30,11 @@ from kernel import numbers, outbox
 from kernel.models import IdempotencyKey, OutboxEvent
 
 DIVISION_BY_ZERO = "22012"
+
+LONGEST_STATEMENT = 8192
+psycopg._queries.MAX_CACHED_STATEMENT_LENGTH = LONGEST_STATEMENT
+"""psycopg parses a statement of more than 4,096 bytes anew at every call, because such ones are usually an ORM's and
+never come again. Ours are one per edge; parsing the longest took a third of its client's time."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,16 @@ class Insert:
 
 @dataclass(frozen=True)
 class Touch:
-    """A second UPDATE that has to hit exactly one row (closing a lease, say), or the whole transition breaks."""
+    """A second UPDATE that has to hit exactly one row (closing a lease, say), or the whole transition breaks.
+
+    `s` is its row. With `first` it takes its lock before the moving row does, where the order of locks wants that;
+    it cannot read `u` then, and when it misses the transition matches nothing.
+    """
 
     model: type[models.Model]
     where: Mapping[str, Any]
     changes: Mapping[str, Any]
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,9 @@ KEY_ROW = Insert(
 
 
 class StatementBroken(Exception):
-    """A transition matched its row but a `Touch` did not hit exactly one: the data contradict the model."""
+    """A transition matched its row but a `Touch` did not hit exactly one, or a first `Touch` hit and the row did not.
+
+    The database took the statement back; a transaction around it has ended."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class Edge:
     method: str
     guards: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
-    writes: Sequence[Insert | Touch] = ()
+    writes: Sequence[Insert | Touch | Emit] = ()
     emit: Emit | None = None
     returning: Sequence[str] = ()
     source: Any = None
@@ -134,7 +148,7 @@ class Statement:
     text: str
     made: tuple[str, ...]
     returning: tuple[str, ...]
-    touches: int
+    checked: bool
     emits: bool
 
 
@@ -154,7 +168,7 @@ def advance(edge: Edge, *, pk: Any, params: Mapping[str, Any]) -> dict[str, Any]
             cursor.execute(statement.text, values)
             row = cursor.fetchone()
     except DataError as error:
-        if statement.touches and getattr(error.__cause__, "sqlstate", None) == DIVISION_BY_ZERO:
+        if statement.checked and getattr(error.__cause__, "sqlstate", None) == DIVISION_BY_ZERO:
             raise StatementBroken(f"{edge.model.__name__}.{edge.method}: a secondary update missed its row") from error
         raise
     if row is None:
@@ -206,26 +220,42 @@ class _Compiler:
         where = [f't."{self.meta.pk.column}" = {self._cast("%(pk)s", self.meta.pk)}']
         where.append(f't."{self._field(edge.model, column).column}" = {literal(source)}')
         where += [self._condition(edge.model, name, value) for name, value in edge.guards.items()]
+        first: dict[str, str] = {}
         parts: list[str] = []
-        touches: list[str] = []
+        checks: list[str] = []
         for index, write in enumerate(edge.writes):
-            if isinstance(write, Insert):
-                parts.append(f"i{index} AS ({self._insert(write, index)})")
-            else:
+            if isinstance(write, Touch) and write.first:
+                first[f"k{index}"] = f"k{index} AS ({self._touch(write)}), "
+            elif isinstance(write, Touch):
                 parts.append(f"k{index} AS ({self._touch(write)})")
-                # Division by zero unless the Touch hit exactly one row: the statement takes everything back itself.
-                touches.append(f"1 / CASE WHEN (SELECT count(*) FROM k{index}) = 1 THEN 1 ELSE 0 END")
+                checks.append(self._unless(f"(SELECT count(*) FROM k{index}) = 1"))
+            else:
+                row = self._event(write) if isinstance(write, Emit) else write
+                parts.append(f"i{index} AS ({self._insert(row, index)})")
         if edge.emit is not None:
             parts.append(f"e AS ({self._insert(self._event(edge.emit), len(edge.writes))})")
         returned = [self._field(edge.model, name).column for name in edge.returning]
-        wanted = ", ".join([f'u."{name}"' for name in returned] + touches) or "1"
+        wanted = ", ".join([f'u."{name}"' for name in returned] + (checks or ["1"]))
         rest = "".join(f", {part}" for part in parts) + f" SELECT {wanted} FROM u"
         kept = ", ".join(f't."{name}"' for name in self._columns_read_in(rest))
+        # Joined, so that they lock before this row does; what they did alone is taken back.
+        joined = f" FROM {', '.join(first)}" if first else ""
+        for name in first:
+            hit = f"(SELECT count(*) FROM {name})"
+            nothing = "".join(["NULL, "] * (len(returned) + len(checks or [1]) - 1))
+            rest += f" UNION ALL SELECT {nothing}{self._unless(f'{hit} = 0')} WHERE {hit} > 0"
+            rest += " AND NOT EXISTS (SELECT FROM u)"
         text = (
-            f'WITH u AS (UPDATE "{self.meta.db_table}" t SET {settings} WHERE {" AND ".join(where)} RETURNING {kept})'
-            + rest
+            f'WITH {"".join(first.values())}u AS (UPDATE "{self.meta.db_table}" t SET {settings}{joined}'
+            f" WHERE {' AND '.join(where)} RETURNING {kept})" + rest
         )
-        return Statement(text, tuple(self.made), tuple(edge.returning), len(touches), edge.emit is not None)
+        emits = edge.emit is not None or any(isinstance(write, Emit) for write in edge.writes)
+        return Statement(text, tuple(self.made), tuple(edge.returning), bool(first or checks), emits)
+
+    @staticmethod
+    def _unless(good: str) -> str:
+        """1, or a division by zero: the statement takes everything back itself."""
+        return f"1 / CASE WHEN {good} THEN 1 ELSE 0 END"
 
     def _columns_read_in(self, text: str) -> list[str]:
         """The columns of the moved row that the rest of the statement reads: wide ones are not carried in vain."""
@@ -272,7 +302,8 @@ class _Compiler:
             for name, value in write.changes.items()
         )
         where = " AND ".join(self._condition(write.model, name, value, "s") for name, value in write.where.items())
-        return f'UPDATE "{write.model._meta.db_table}" s SET {settings} FROM u WHERE {where} RETURNING 1'
+        moved = "" if write.first else " FROM u"
+        return f'UPDATE "{write.model._meta.db_table}" s SET {settings}{moved} WHERE {where} RETURNING 1'
 
     def _event(self, emit: Emit) -> Insert:
         return Insert(

@@ -1,7 +1,8 @@
-"""The usual approval in as few statements as it has writes: the amount is what was applied for, nothing is lowered.
+"""The usual approval as one read and one statement: the amount is what was applied for, nothing is lowered.
 
-One read, the line's guard, the claim with its log line, event and business key, the payment with its refund request.
-Whatever is not usual (a lowered amount, another liability, zero, goods of an exchange) goes the general way.
+The statement takes the locks in the fixed order: the line's guard, the claim with its log line, event and business
+key, the payment with its refund request. Whatever is not usual (a lowered amount, another liability, zero, goods of
+an exchange, a caller's transaction) and whatever the statement refuses goes the general way, which says why.
 """
 
 from datetime import datetime
@@ -12,15 +13,14 @@ from django.db import IntegrityError, connection
 
 from aftersales.actors import By
 from aftersales.commands._start_refund import AMOUNTS
-from aftersales.commands._transition import blaming_the_state, declare, why_not
-from aftersales.models import Hold, Status
-from kernel import idempotency, results
-from kernel.errors import NotFound, Refusal
+from aftersales.commands._transition import declare
+from aftersales.models import GoodsState, Hold, Status
+from kernel import results
+from kernel.errors import NotFound
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import KEY_ROW, P, Sql, advance
-from kernel.transactions import constraint_of, is_outermost, unit_of_work
-from orders.commands.hold_units import commit_line_refund
-from payments.commands.request_refund import request_refund
+from kernel.statemachine import KEY_ROW, P, Sql, StatementBroken, advance
+from orders.commands.hold_units import LINE_REFUND
+from payments.commands.request_refund import REFUND_OF_ORDER, refund_params
 from payments.models import RefundRequest
 
 AS_APPLIED = declare(
@@ -35,7 +35,7 @@ AS_APPLIED = declare(
         "liability": Sql("t.liability_proposed"),
         "liability_reason": P("liability_reason"),
     },
-    writes=[KEY_ROW],
+    writes=[LINE_REFUND, KEY_ROW, *REFUND_OF_ORDER],
 )
 
 FACTS = """
@@ -76,18 +76,20 @@ def approve_as_applied(
     key: BusinessKey,
     now: datetime,
 ) -> Any | None:
-    """The result, or None when this approval is not the usual one (nothing was written then).
+    """The result, or None when this approval is not the usual one or was refused (nothing was written then).
 
-    Raises NotFound, VersionConflict, IllegalTransition, InArbitration, RefundExceedsPaid, IdempotencyKeyReused.
+    Raises NotFound.
     """
+    if connection.in_atomic_block:
+        return None  # a statement that fails would take the caller's transaction with it
     facts = _read(merchant_id, after_sales_no)
-    total_fen = facts["goods_fen"] + facts["freight_fen"]
+    goods_fen, freight_fen = facts["goods_fen"], facts["freight_fen"]
     usual = (
         facts["type"] in (1, 5)
         and facts["status"] == Status.WAIT_AUDIT
         and liability in ("", facts["liability"])
         and facts["payment_id"] is not None
-        and total_fen > 0
+        and goods_fen + freight_fen > 0
         and not facts["exchanged"]
     )
     if not usual:
@@ -96,21 +98,39 @@ def approve_as_applied(
         after_sales_no=after_sales_no,
         status=str(Status.REFUNDING),
         version=expected_version + 1,
-        goods_fen=facts["goods_fen"],
-        freight_fen=facts["freight_fen"],
+        goods_fen=goods_fen,
+        freight_fen=freight_fen,
     )
-    alone = is_outermost()
+    unshipped = facts["goods_state"] == GoodsState.UNSHIPPED and facts["hold"] == Hold.CONSUMES
+    params = {
+        **key.params(),
+        **refund_params(
+            merchant_id=merchant_id,
+            owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
+            owner_no=after_sales_no,
+            amount_fen=goods_fen + freight_fen,
+            reason=facts["reason_code"],
+            now=now,
+        ),
+        "payment_id": facts["payment_id"],
+        "line_id": facts["line_id"],
+        "goods_fen": goods_fen,
+        "freight_fen": freight_fen,
+        "unshipped": f"{{{','.join(map(str, facts['ordinals'] if unshipped else ()))}}}",
+        "result": results.to_data(result),
+        "expected_version": expected_version,
+        "liability_reason": liability_reason,
+        "actor_kind": by.kind,
+        "actor_id": by.id,
+        "reason": "",
+        "evidence": {"goods_fen": goods_fen, "freight_fen": freight_fen, "liability": facts["liability"]},
+        "due_at": None,
+    }
     try:
-        with unit_of_work(now=now):
-            _write(facts, result, expected_version, liability_reason, merchant_id=merchant_id, by=by, key=key, now=now)
-    except (Refusal, IntegrityError) as error:
-        if isinstance(error, IntegrityError) and constraint_of(error) != "idempotency_key_is_used_once":
-            raise
-        replay = idempotency.find(key, kind) if alone else None
-        if replay is None:
-            raise
-        return replay
-    return result
+        moved = advance(AS_APPLIED, pk=facts["id"], params=params)
+    except (StatementBroken, IntegrityError):
+        return None
+    return None if moved is None else result
 
 
 def _read(merchant_id: UUID, after_sales_no: str) -> dict[str, Any]:
@@ -120,53 +140,3 @@ def _read(merchant_id: UUID, after_sales_no: str) -> dict[str, Any]:
     if row is None:
         raise NotFound(after_sales_no=after_sales_no)
     return dict(zip(COLUMNS, row, strict=True))
-
-
-def _write(
-    facts: dict[str, Any],
-    result: Any,
-    expected_version: int,
-    liability_reason: str,
-    *,
-    merchant_id: UUID,
-    by: By,
-    key: BusinessKey,
-    now: datetime,
-) -> None:
-    goods_fen, freight_fen = facts["goods_fen"], facts["freight_fen"]
-    unshipped = facts["goods_state"] == "unshipped" and facts["hold"] == Hold.CONSUMES
-    with blaming_the_state(AS_APPLIED, facts["id"], expected_version=expected_version):
-        commit_line_refund(
-            line_id=facts["line_id"],
-            goods_fen=goods_fen,
-            freight_fen=freight_fen,
-            unshipped_ordinals=facts["ordinals"] if unshipped else (),
-        )
-    moved = advance(
-        AS_APPLIED,
-        pk=facts["id"],
-        params={
-            **key.params(),
-            "result": results.to_data(result),
-            "merchant_id": merchant_id,
-            "expected_version": expected_version,
-            "liability_reason": liability_reason,
-            "actor_kind": by.kind,
-            "actor_id": by.id,
-            "reason": "",
-            "evidence": {"goods_fen": goods_fen, "freight_fen": freight_fen, "liability": facts["liability"]},
-            "due_at": None,
-            "now": now,
-        },
-    )
-    if moved is None:
-        raise why_not(facts["id"], expected_version=expected_version)
-    request_refund(
-        merchant_id=merchant_id,
-        payment_id=facts["payment_id"],
-        owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
-        owner_no=result.after_sales_no,
-        amount_fen=goods_fen + freight_fen,
-        reason=facts["reason_code"],
-        now=now,
-    )

@@ -26,7 +26,7 @@ def declare(
     event: str,
     changes: Mapping[str, Any] | None = None,
     guards: Mapping[str, Any] | None = None,
-    writes: Sequence[Insert | Touch] = (),
+    writes: Sequence[Insert | Touch | Emit] = (),
     during_dispute: bool = False,
 ) -> Edge:
     """An edge of the after-sales order, guarded by merchant, version and the types its FSM declaration names.

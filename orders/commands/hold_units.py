@@ -12,6 +12,8 @@ from django.db import connection
 from django.utils.translation import gettext_lazy as _
 
 from kernel.errors import Refusal
+from kernel.statemachine import P, Sql, Touch
+from orders.models import OrderLine
 
 
 class UnitsTaken(Refusal):
@@ -72,6 +74,24 @@ def give_back_units(*, line_id: UUID, ordinals: Sequence[int]) -> None:
     )
 
 
+GOODS = "s.goods_committed_fen + %(goods_fen)s::bigint"
+FREIGHT = "s.freight_committed_fen + %(freight_fen)s::bigint"
+FITS_LINE = (
+    f"{GOODS} <= s.net_fen AND {FREIGHT} <= s.freight_share_fen AND NOT s.shipped_ordinals && %(unshipped)s::int[]"
+)
+COMMIT_LINE = f"""
+UPDATE order_line s SET goods_committed_fen = {GOODS}, freight_committed_fen = {FREIGHT}
+WHERE s.id = %(line_id)s AND {FITS_LINE}
+"""
+LINE_REFUND = Touch(
+    OrderLine,
+    first=True,
+    where={"id": P("line_id"), "money": Sql(FITS_LINE)},
+    changes={"goods_committed_fen": Sql(GOODS), "freight_committed_fen": Sql(FREIGHT)},
+)
+"""What `commit_line_refund` does, inside another edge's statement: the same guards, the same place among the locks."""
+
+
 def commit_line_refund(
     *, line_id: UUID, goods_fen: int, freight_fen: int, unshipped_ordinals: Sequence[int] = ()
 ) -> None:
@@ -80,18 +100,12 @@ def commit_line_refund(
     Raises RefundExceedsPaid: more than the line's net or freight share, or the goods have left meanwhile.
     """
     _update_or_refuse(
-        """
-        UPDATE order_line SET goods_committed_fen = goods_committed_fen + %(goods)s,
-                              freight_committed_fen = freight_committed_fen + %(freight)s
-        WHERE id = %(line)s AND goods_committed_fen + %(goods)s <= net_fen
-          AND freight_committed_fen + %(freight)s <= freight_share_fen
-          AND NOT shipped_ordinals && %(units)s::int[]
-        """,
+        COMMIT_LINE,
         RefundExceedsPaid(goods_fen=goods_fen, freight_fen=freight_fen),
-        line=line_id,
-        goods=goods_fen,
-        freight=freight_fen,
-        units=list(unshipped_ordinals),
+        line_id=line_id,
+        goods_fen=goods_fen,
+        freight_fen=freight_fen,
+        unshipped=list(unshipped_ordinals),
     )
 
 

@@ -69,3 +69,20 @@ CLOSE = Edge(
     ],
     returning=["version"],
 )
+REOPEN = Edge(
+    Door,
+    "open",
+    guards={"version": P("expected")},
+    changes={"version": Sql("t.version + 1")},
+    writes=[
+        Touch(
+            DoorLog,
+            first=True,
+            where={"id": P("log_id"), "open": Sql("NOT s.ended")},
+            changes={"ended": True},
+        ),
+        Emit("door.reopened", subject=New("id"), payload={}),
+    ],
+    returning=["version"],
+)
+"""The log's row takes its lock before the door's."""

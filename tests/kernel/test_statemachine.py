@@ -1,14 +1,17 @@
+import re
 import threading
 from datetime import datetime
 from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
+from psycopg._queries import PostgresQuery, _query2pg
+from psycopg.adapt import Transformer
 
 from kernel import numbers
 from kernel.models import OutboxEvent
-from kernel.statemachine import Edge, StatementBroken, advance, edges_of
-from tests.kernel.machine import CLOSE, OPEN, Door, DoorLog
+from kernel.statemachine import LONGEST_STATEMENT, Edge, StatementBroken, advance, edges_of
+from tests.kernel.machine import CLOSE, OPEN, REOPEN, Door, DoorLog
 
 MERCHANT = UUID(int=1)
 
@@ -70,6 +73,60 @@ def test_a_secondary_update_has_to_hit_exactly_one_row(door: Door, now) -> None:
     assert Door.objects.get().status == "OPEN"
 
 
+@pytest.fixture
+def log(door: Door, now) -> DoorLog:
+    return DoorLog.objects.create(door_id=door.id, to_version=1, at=now)
+
+
+def test_a_first_update_and_the_row_move_together(door: Door, log: DoorLog, now) -> None:
+    assert advance(REOPEN, pk=door.id, params={"expected": 1, "log_id": log.id, "now": now}) == {"version": 2}
+    assert DoorLog.objects.get().ended
+    assert OutboxEvent.objects.get().name == "door.reopened"
+
+
+def test_a_first_update_that_misses_moves_nothing(door: Door, log: DoorLog, now) -> None:
+    for wanted in ({"log_id": numbers.uuid7(), "expected": 1}, {"log_id": numbers.uuid7(), "expected": 7}):
+        assert advance(REOPEN, pk=door.id, params={**wanted, "now": now}) is None
+    DoorLog.objects.update(ended=True)
+    assert advance(REOPEN, pk=door.id, params={"expected": 1, "log_id": log.id, "now": now}) is None
+    assert Door.objects.get().version == 1
+    assert not OutboxEvent.objects.exists()
+
+
+def test_a_first_update_without_the_row_is_taken_back(door: Door, log: DoorLog, now) -> None:
+    """Without a transaction around it: the statement itself must leave nothing."""
+    with pytest.raises(StatementBroken):
+        advance(REOPEN, pk=door.id, params={"expected": 7, "log_id": log.id, "now": now})
+    assert not DoorLog.objects.get().ended
+    assert Door.objects.get().version == 1
+    assert not OutboxEvent.objects.exists()
+
+
+def test_a_first_update_takes_its_lock_first(door: Door, log: DoorLog, now) -> None:
+    """While somebody holds the log's row, the statement that waits for it holds nothing of the door."""
+    moved: list[object] = []
+
+    def reopen() -> None:
+        try:
+            moved.append(advance(REOPEN, pk=door.id, params={"expected": 1, "log_id": log.id, "now": now}))
+        finally:
+            connection.close()
+
+    waiting = threading.Thread(target=reopen)
+    with transaction.atomic():
+        DoorLog.objects.select_for_update().get()
+        waiting.start()
+        with connection.cursor() as cursor:
+            for _ in range(500):
+                cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+                if cursor.fetchone()[0]:
+                    break
+                cursor.execute("SELECT pg_sleep(0.01), pg_stat_clear_snapshot()")
+        assert Door.objects.select_for_update(nowait=True).get().version == 1
+    waiting.join(10)
+    assert moved == [{"version": 2}]
+
+
 def test_an_edge_takes_its_graph_from_the_machine() -> None:
     assert edges_of(Door, "remove") == {"OPEN": "GONE", "CLOSED": "GONE"}
     with pytest.raises(ValueError, match="several sources"):
@@ -96,3 +153,18 @@ def test_of_many_at_once_one_wins(door: Door, now) -> None:
     assert sum(row is not None for row in rows) == 1
     assert DoorLog.objects.count() == 1
     assert Door.objects.get().version == 2
+
+
+def test_the_longest_statement_is_parsed_once(door: Door, now) -> None:
+    """psycopg's own parser keeps what it parsed: the second call of any edge asks it nothing new."""
+    from aftersales.commands._approve_as_applied import AS_APPLIED
+
+    statement = AS_APPLIED.statement
+    assert 4096 < len(statement.text) <= LONGEST_STATEMENT
+    query = PostgresQuery(Transformer(connection.connection))
+    values = dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.text))
+    query.convert(statement.text, values)
+    before = _query2pg.cache_info()
+    query.convert(statement.text, values)
+    after = _query2pg.cache_info()
+    assert (after.hits, after.misses) == (before.hits + 1, before.misses)

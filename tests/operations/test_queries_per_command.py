@@ -47,7 +47,7 @@ MOST = {
     "ship": 23,
     "sign": 16,
     "apply": 19,
-    "approve": 4,
+    "approve": 2,
     "relay of 50 events": 2,
 }
 
