@@ -39,7 +39,7 @@ def run(*, figures: Figures, rounds: int, small: int = SMALL, large: int = LARGE
     with Bench("admin_few", partial(rows.fill, small)) as few, Bench("admin_many", partial(rows.fill, large)) as many:
         print(f"  filled in {time.perf_counter() - began:.0f} s", flush=True)
         began = time.perf_counter()
-        sides = [Side(few._template), Side(many._template)]
+        sides = [Side(few.template), Side(many.template)]
         places = sides[1].places()
         missing = set(places) ^ set(sides[0].places())
         if missing:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from coupons.models import CouponCommand, CouponLock, CouponOperation, CouponRedemption
-from kernel.models import IdempotencyKey
-from kernel.statemachine import Insert, Json, New, P, Sql, Touch
+from kernel.statemachine import Insert, New, P, Sql, Touch
 
 NOW = "%(now)s::timestamptz"
 
@@ -26,20 +25,6 @@ def operation(command: CouponCommand, *, source: str, **values: Any) -> Insert:
             "business_key": P("key"),
             "at": P("now"),
             **values,
-        },
-    )
-
-
-def key_row(**members: Any) -> Insert:
-    """The business key with its result, bound by the statement that does the work."""
-    return Insert(
-        IdempotencyKey,
-        {
-            "merchant_id": P("key_merchant_id"),
-            "key": P("key"),
-            "request_hash": P("request_hash"),
-            "result": Json(members),
-            "created_at": P("now"),
         },
     )
 

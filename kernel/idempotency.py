@@ -32,7 +32,7 @@ class BusinessKey:
     request_hash: str
 
     def params(self) -> dict[str, Any]:
-        """The parameters that `kernel.statemachine.KEY_ROW` needs in an edge's statement."""
+        """The parameters that `kernel.statemachine.key_row` needs in an edge's statement."""
         return {"key_merchant_id": self.merchant_id, "key": self.key, "request_hash": self.request_hash}
 
 

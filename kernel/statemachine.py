@@ -79,13 +79,16 @@ class Touch:
     """A second UPDATE that has to hit exactly one row (closing a lease, say), or the whole transition breaks.
 
     `s` is its row. With `first` it takes its lock before the moving row does, where the order of locks wants that;
-    it cannot read `u` then, and when it misses the transition matches nothing.
+    it cannot read `u` then, and when it misses the transition matches nothing. `beside` names tables (with aliases)
+    that it reads as they were; as `name` the rest of the statement finds the row's primary key.
     """
 
     model: type[models.Model]
     where: Mapping[str, Any]
     changes: Mapping[str, Any]
     first: bool = False
+    beside: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,17 +102,18 @@ class Emit:
     merchant_id: Any = New("merchant_id")
 
 
-KEY_ROW = Insert(
-    IdempotencyKey,
-    {
-        "merchant_id": P("key_merchant_id"),
-        "key": P("key"),
-        "request_hash": P("request_hash"),
-        "result": P("result"),
-        "created_at": P("now"),
-    },
-)
-"""The idempotency key, bound in the statement that does the work. Parameters: BusinessKey.params(), result, now."""
+def key_row(**members: Any) -> Insert:
+    """The business key with its result, bound by the statement that does the work (BusinessKey.params(), now)."""
+    return Insert(
+        IdempotencyKey,
+        {
+            "merchant_id": P("key_merchant_id"),
+            "key": P("key"),
+            "request_hash": P("request_hash"),
+            "result": Json(members),
+            "created_at": P("now"),
+        },
+    )
 
 
 class StatementBroken(Exception):
@@ -129,7 +133,11 @@ class Edge:
     writes: Sequence[Insert | Touch | Emit] = ()
     emit: Emit | None = None
     returning: Sequence[str] = ()
+    reads: Mapping[str, Sql] = field(default_factory=dict)
+    """More to return, by name: scalar queries over `u` and over other tables as they were before the statement."""
     source: Any = None
+    found_by_guards: bool = False
+    """The guards name a unique key: no `pk` is given."""
 
     @property
     def statement(self) -> "Statement":
@@ -152,7 +160,7 @@ class Statement:
     emits: bool
 
 
-def advance(edge: Edge, *, pk: Any, params: Mapping[str, Any]) -> dict[str, Any] | None:
+def advance(edge: Edge, *, params: Mapping[str, Any], pk: Any = None) -> dict[str, Any] | None:
     """Move one row along an edge. The returned columns, or None when nothing matched and nothing was written.
 
     Joins the caller's transaction; without one the statement is a transaction of its own. Raises StatementBroken when
@@ -160,7 +168,8 @@ def advance(edge: Edge, *, pk: Any, params: Mapping[str, Any]) -> dict[str, Any]
     """
     statement = edge.statement
     values = {name: value if type(value) in _AS_IT_IS else _plain(value) for name, value in params.items()}
-    values["pk"] = _plain(pk)
+    if not edge.found_by_guards:
+        values["pk"] = _plain(pk)
     for name in statement.made:
         values[name] = numbers.uuid7()
     try:
@@ -217,32 +226,36 @@ class _Compiler:
             f'"{self._field(edge.model, name).column}" = {self._value(value, self._field(edge.model, name))}'
             for name, value in changes.items()
         )
-        where = [f't."{self.meta.pk.column}" = {self._cast("%(pk)s", self.meta.pk)}']
+        where = [] if edge.found_by_guards else [f't."{self.meta.pk.column}" = {self._cast("%(pk)s", self.meta.pk)}']
         where.append(f't."{self._field(edge.model, column).column}" = {literal(source)}')
         where += [self._condition(edge.model, name, value) for name, value in edge.guards.items()]
         first: dict[str, str] = {}
         parts: list[str] = []
         checks: list[str] = []
         for index, write in enumerate(edge.writes):
-            if isinstance(write, Touch) and write.first:
-                first[f"k{index}"] = f"k{index} AS ({self._touch(write)}), "
-            elif isinstance(write, Touch):
-                parts.append(f"k{index} AS ({self._touch(write)})")
-                checks.append(self._unless(f"(SELECT count(*) FROM k{index}) = 1"))
+            if isinstance(write, Touch):
+                name = write.name or f"k{index}"
+                text = f"{name} AS ({self._touch(write)})"
+                if write.first:
+                    first[name] = f"{text}, "
+                else:
+                    parts.append(text)
+                    checks.append(self._unless(f"(SELECT count(*) FROM {name}) = 1"))
             else:
                 row = self._event(write) if isinstance(write, Emit) else write
                 parts.append(f"i{index} AS ({self._insert(row, index)})")
         if edge.emit is not None:
             parts.append(f"e AS ({self._insert(self._event(edge.emit), len(edge.writes))})")
         returned = [self._field(edge.model, name).column for name in edge.returning]
-        wanted = ", ".join([f'u."{name}"' for name in returned] + (checks or ["1"]))
+        columns = [f'u."{name}"' for name in returned] + [f"({each.text})" for each in edge.reads.values()]
+        wanted = ", ".join(columns + (checks or ["1"]))
         rest = "".join(f", {part}" for part in parts) + f" SELECT {wanted} FROM u"
         kept = ", ".join(f't."{name}"' for name in self._columns_read_in(rest))
         # Joined, so that they lock before this row does; what they did alone is taken back.
         joined = f" FROM {', '.join(first)}" if first else ""
         for name in first:
             hit = f"(SELECT count(*) FROM {name})"
-            nothing = "".join(["NULL, "] * (len(returned) + len(checks or [1]) - 1))
+            nothing = "".join(["NULL, "] * (len(columns) + len(checks or [1]) - 1))
             rest += f" UNION ALL SELECT {nothing}{self._unless(f'{hit} = 0')} WHERE {hit} > 0"
             rest += " AND NOT EXISTS (SELECT FROM u)"
         text = (
@@ -250,7 +263,7 @@ class _Compiler:
             f" WHERE {' AND '.join(where)} RETURNING {kept})" + rest
         )
         emits = edge.emit is not None or any(isinstance(write, Emit) for write in edge.writes)
-        return Statement(text, tuple(self.made), tuple(edge.returning), bool(first or checks), emits)
+        return Statement(text, tuple(self.made), (*edge.returning, *edge.reads), bool(first or checks), emits)
 
     @staticmethod
     def _unless(good: str) -> str:
@@ -302,8 +315,9 @@ class _Compiler:
             for name, value in write.changes.items()
         )
         where = " AND ".join(self._condition(write.model, name, value, "s") for name, value in write.where.items())
-        moved = "" if write.first else " FROM u"
-        return f'UPDATE "{write.model._meta.db_table}" s SET {settings}{moved} WHERE {where} RETURNING 1'
+        sources = ", ".join(filter(None, ["" if write.first else "u", write.beside]))
+        found = f'{" FROM " if sources else ""}{sources} WHERE {where} RETURNING s."{write.model._meta.pk.column}"'
+        return f'UPDATE "{write.model._meta.db_table}" s SET {settings}{found}'
 
     def _event(self, emit: Emit) -> Insert:
         return Insert(

@@ -1,8 +1,8 @@
-"""The usual approval as one read and one statement: the amount is what was applied for, nothing is lowered.
+"""The usual approval as one statement: the amount is what was applied for, nothing is lowered.
 
-The statement takes the locks in the fixed order: the line's guard, the claim with its log line, event and business
-key, the payment with its refund request. Whatever is not usual (a lowered amount, another liability, zero, goods of
-an exchange, a caller's transaction) and whatever the statement refuses goes the general way, which says why.
+It takes the locks in the fixed order: the line with its guard, the claim with its log line, event and business key, the
+payment with its refund request. Whatever is not usual (a lowered amount, another liability, zero, goods of an exchange,
+a caller's transaction) and whatever the statement refuses goes the general way, which says why.
 """
 
 from datetime import datetime
@@ -15,17 +15,49 @@ from aftersales.actors import By
 from aftersales.commands._start_refund import AMOUNTS
 from aftersales.commands._transition import declare
 from aftersales.models import GoodsState, Hold, Status
-from kernel import results
-from kernel.errors import NotFound
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import KEY_ROW, P, Sql, StatementBroken, advance
-from orders.commands.hold_units import LINE_REFUND
-from payments.commands.request_refund import REFUND_OF_ORDER, refund_params
+from kernel.statemachine import Json, New, P, Sql, StatementBroken, advance, key_row
+from orders.commands.hold_units import touch_line
+from payments.commands.request_refund import Asked, refund_beside, refund_ids
 from payments.models import RefundRequest
 
+USUAL = f"""
+s.id = a.line_id AND a.merchant_id = %(merchant_id)s::uuid AND a.after_sales_no = %(after_sales_no)s::text
+AND a.version = %(expected_version)s::integer AND a.status = '{Status.WAIT_AUDIT}' AND a.type IN (1, 5)
+AND NOT a.is_disputed AND %(liability)s::text IN ('', a.liability_proposed)
+AND a.applied_goods_fen + a.applied_freight_fen > 0
+AND NOT EXISTS (SELECT 1 FROM after_sales_exchange x WHERE x.replacement_line_id = a.line_id)
+"""
+STILL_HERE = f"""
+CASE WHEN a.goods_state = '{GoodsState.UNSHIPPED}' AND a.hold = '{Hold.CONSUMES}'
+THEN ARRAY(SELECT x.ordinal FROM after_sales_unit x WHERE x.after_sales_id = a.id AND x.live) ELSE '{{}}'::int[] END
+"""
+"""Units of an unshipped claim must not have left the house meanwhile."""
+
+LINE = touch_line(
+    beside="after_sales_order a",
+    where={"usual": Sql(" ".join(USUAL.split()))},
+    goods="a.applied_goods_fen",
+    freight="a.applied_freight_fen",
+    unshipped=" ".join(STILL_HERE.split()),
+)
+REFUND = Asked(
+    owner_kind=f"'{RefundRequest.OwnerKind.AFTER_SALES}'",
+    owner_no="u.after_sales_no",
+    amount_fen="(u.approved_goods_fen + u.approved_freight_fen)",
+    reason="u.reason_code",
+)
+KEY = key_row(
+    after_sales_no=New("after_sales_no"),
+    status=New("status"),
+    version=New("version"),
+    goods_fen=New("approved_goods_fen"),
+    freight_fen=New("approved_freight_fen"),
+)
 AS_APPLIED = declare(
     "approve_refund",
     event="after_sales.approved",
+    by_number=True,
     changes={
         **{name: Sql(f"t.{name}") for name in ("entitled_goods_fen", "entitled_freight_fen", "hold")},
         **{name: AMOUNTS[name] for name in ("decided_at", "refunding_at")},
@@ -35,32 +67,15 @@ AS_APPLIED = declare(
         "liability": Sql("t.liability_proposed"),
         "liability_reason": P("liability_reason"),
     },
-    writes=[LINE_REFUND, KEY_ROW, *REFUND_OF_ORDER],
-)
-
-FACTS = """
-SELECT a.id, a.line_id, a.type, a.hold, a.status, a.goods_state, a.liability_proposed, a.applied_goods_fen,
-       a.applied_freight_fen, a.reason_code,
-       (SELECT p.id FROM payment p WHERE p.merchant_id = a.merchant_id AND p.order_no = a.order_no
-            AND p.kind = 'order' AND p.status = 'PAID'),
-       ARRAY(SELECT u.ordinal FROM after_sales_unit u WHERE u.after_sales_id = a.id AND u.live),
-       EXISTS (SELECT 1 FROM after_sales_exchange x WHERE x.replacement_line_id = a.line_id)
-FROM after_sales_order a WHERE a.merchant_id = %s AND a.after_sales_no = %s
-"""
-COLUMNS = (
-    "id",
-    "line_id",
-    "type",
-    "hold",
-    "status",
-    "goods_state",
-    "liability",
-    "goods_fen",
-    "freight_fen",
-    "reason_code",
-    "payment_id",
-    "ordinals",
-    "exchanged",
+    evidence=Json(
+        {
+            "goods_fen": New("approved_goods_fen"),
+            "freight_fen": New("approved_freight_fen"),
+            "liability": New("liability"),
+        }
+    ),
+    writes=[LINE, KEY, *refund_beside(REFUND)],
+    returning=["approved_goods_fen", "approved_freight_fen"],
 )
 
 
@@ -76,67 +91,33 @@ def approve_as_applied(
     key: BusinessKey,
     now: datetime,
 ) -> Any | None:
-    """The result, or None when this approval is not the usual one or was refused (nothing was written then).
-
-    Raises NotFound.
-    """
+    """The result, or None when this approval is not the usual one or was refused (nothing was written then)."""
     if connection.in_atomic_block:
-        return None  # a statement that fails would take the caller's transaction with it
-    facts = _read(merchant_id, after_sales_no)
-    goods_fen, freight_fen = facts["goods_fen"], facts["freight_fen"]
-    usual = (
-        facts["type"] in (1, 5)
-        and facts["status"] == Status.WAIT_AUDIT
-        and liability in ("", facts["liability"])
-        and facts["payment_id"] is not None
-        and goods_fen + freight_fen > 0
-        and not facts["exchanged"]
-    )
-    if not usual:
-        return None
-    result = kind(
-        after_sales_no=after_sales_no,
-        status=str(Status.REFUNDING),
-        version=expected_version + 1,
-        goods_fen=goods_fen,
-        freight_fen=freight_fen,
-    )
-    unshipped = facts["goods_state"] == GoodsState.UNSHIPPED and facts["hold"] == Hold.CONSUMES
+        return None  # a statement that breaks would take the caller's transaction with it
     params = {
         **key.params(),
-        **refund_params(
-            merchant_id=merchant_id,
-            owner_kind=RefundRequest.OwnerKind.AFTER_SALES,
-            owner_no=after_sales_no,
-            amount_fen=goods_fen + freight_fen,
-            reason=facts["reason_code"],
-            now=now,
-        ),
-        "payment_id": facts["payment_id"],
-        "line_id": facts["line_id"],
-        "goods_fen": goods_fen,
-        "freight_fen": freight_fen,
-        "unshipped": f"{{{','.join(map(str, facts['ordinals'] if unshipped else ()))}}}",
-        "result": results.to_data(result),
+        **refund_ids(),
+        "merchant_id": merchant_id,
+        "after_sales_no": after_sales_no,
         "expected_version": expected_version,
+        "liability": liability,
         "liability_reason": liability_reason,
         "actor_kind": by.kind,
         "actor_id": by.id,
         "reason": "",
-        "evidence": {"goods_fen": goods_fen, "freight_fen": freight_fen, "liability": facts["liability"]},
         "due_at": None,
+        "now": now,
     }
     try:
-        moved = advance(AS_APPLIED, pk=facts["id"], params=params)
+        moved = advance(AS_APPLIED, params=params)
     except (StatementBroken, IntegrityError):
         return None
-    return None if moved is None else result
-
-
-def _read(merchant_id: UUID, after_sales_no: str) -> dict[str, Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(FACTS, [merchant_id, after_sales_no])
-        row = cursor.fetchone()
-    if row is None:
-        raise NotFound(after_sales_no=after_sales_no)
-    return dict(zip(COLUMNS, row, strict=True))
+    if moved is None:
+        return None
+    return kind(
+        after_sales_no=after_sales_no,
+        status=moved["status"],
+        version=moved["version"],
+        goods_fen=moved["approved_goods_fen"],
+        freight_fen=moved["approved_freight_fen"],
+    )

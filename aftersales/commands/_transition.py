@@ -28,10 +28,14 @@ def declare(
     guards: Mapping[str, Any] | None = None,
     writes: Sequence[Insert | Touch | Emit] = (),
     during_dispute: bool = False,
+    by_number: bool = False,
+    returning: Sequence[str] = (),
+    evidence: Any = P("evidence"),  # noqa: B008 (frozen)
 ) -> Edge:
     """An edge of the after-sales order, guarded by merchant, version and the types its FSM declaration names.
 
-    The log line and the event belong to it and cannot be forgotten. `move` binds the parameters.
+    The log line and the event belong to it and cannot be forgotten. `move` binds the parameters. `by_number`: the
+    row is found by merchant and after-sales number.
     """
     start = source or _only_source(method)
     target = edges_of(AfterSalesOrder, method)[str(start)]
@@ -44,6 +48,7 @@ def declare(
         guards={
             "version": P("expected_version"),
             "merchant_id": P("merchant_id"),
+            **({"after_sales_no": P("after_sales_no")} if by_number else {}),
             "types": Sql(f"t.type IN ({', '.join(str(int(kind)) for kind in types)})"),
             **({} if during_dispute else {"is_disputed": False}),
             **(guards or {}),
@@ -70,7 +75,7 @@ def declare(
                     "actor_kind": P("actor_kind"),
                     "actor_id": P("actor_id"),
                     "reason": P("reason"),
-                    "evidence": P("evidence"),
+                    "evidence": evidence,
                     "created_at": P("now"),
                 },
             ),
@@ -87,7 +92,8 @@ def declare(
                 "version": New("version"),
             },
         ),
-        returning=["status", "version"],
+        returning=["status", "version", *returning],
+        found_by_guards=by_number,
     )
 
 

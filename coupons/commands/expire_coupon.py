@@ -5,11 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from coupons.commands.move import move
-from coupons.ledger import NEXT_VERSION, NOW, VERSION_PROOF, key_row, operation
+from coupons.ledger import NEXT_VERSION, NOW, VERSION_PROOF, operation
 from coupons.models import CouponCommand, UserCoupon
 from coupons.refusals import Attempt, CouponRefused, IllegalTransition, refusal_of_version
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, New, P, Sql
+from kernel.statemachine import Edge, Emit, New, P, Sql, key_row
 
 EXPIRE = Edge(
     UserCoupon,

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from coupons import leases
 from coupons.commands.move import move
-from coupons.ledger import NEXT_VERSION, NOW, key_row, operation
+from coupons.ledger import NEXT_VERSION, NOW, operation
 from coupons.models import CouponCommand, CouponLock, CouponStatus, UserCoupon
 from coupons.refusals import (
     AlreadyRedeemed,
@@ -22,7 +22,7 @@ from coupons.refusals import (
 )
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, Insert, New, P, Sql
+from kernel.statemachine import Edge, Emit, Insert, New, P, Sql, key_row
 
 LONGEST_LEASE_SECONDS = 30 * 86400
 

@@ -12,13 +12,12 @@ from coupons.ledger import (
     LEASE_PROOF,
     NEXT_VERSION,
     NO_LEASE,
-    key_row,
     operation,
 )
 from coupons.models import CouponCommand, UserCoupon
 from coupons.refusals import Attempt, refusal_of_lease
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, New, P
+from kernel.statemachine import Edge, Emit, New, P, key_row
 
 RELEASE = Edge(
     UserCoupon,

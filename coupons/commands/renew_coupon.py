@@ -6,12 +6,12 @@ from uuid import UUID
 
 from coupons import leases
 from coupons.commands.move import move
-from coupons.ledger import LEASE_PROOF, NEXT_VERSION, key_row, operation
+from coupons.ledger import LEASE_PROOF, NEXT_VERSION, operation
 from coupons.models import CouponCommand, CouponLock, UserCoupon
 from coupons.refusals import Attempt, refusal_of_lease
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, New, P, Touch
+from kernel.statemachine import Edge, Emit, New, P, Touch, key_row
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from coupons.ledger import (
     END_REDEMPTION,
     NEXT_VERSION,
     VERSION_PROOF,
-    key_row,
     operation,
 )
 from coupons.models import CouponCommand, CouponRedemption, RefundCoupon, ReturnDecision, UserCoupon
 from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConflict, read_coupon, refusal_of_version
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, New, P
+from kernel.statemachine import Edge, Emit, New, P, key_row
 from kernel.transactions import unit_of_work
 
 

@@ -13,7 +13,6 @@ from coupons.ledger import (
     END_REDEMPTION,
     NEXT_VERSION,
     VERSION_PROOF,
-    key_row,
     operation,
 )
 from coupons.models import CouponCommand, CouponOperation, CouponRedemption, UserCoupon
@@ -21,7 +20,7 @@ from coupons.refusals import Attempt, CouponNotFound, CouponRefused, VersionConf
 from kernel import numbers
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, Insert, New, P
+from kernel.statemachine import Edge, Emit, Insert, New, P, key_row
 from kernel.transactions import unit_of_work
 
 REVERSIBLE = (CouponCommand.REDEEM, CouponCommand.RETURN, CouponCommand.VOID, CouponCommand.REVERSE)

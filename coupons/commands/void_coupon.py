@@ -5,12 +5,12 @@ from datetime import datetime
 from uuid import UUID
 
 from coupons.commands.move import find_replay, move
-from coupons.ledger import NEXT_VERSION, VERSION_PROOF, key_row, operation
+from coupons.ledger import NEXT_VERSION, VERSION_PROOF, operation
 from coupons.models import CouponCommand, UserCoupon
 from coupons.refusals import Attempt, read_coupon, refusal_of_version
 from kernel.errors import InvalidInput
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Edge, Emit, New, P
+from kernel.statemachine import Edge, Emit, New, P, key_row
 from kernel.transactions import unit_of_work
 
 SOURCES = ("AVAILABLE", "USED")

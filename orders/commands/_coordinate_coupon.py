@@ -15,13 +15,14 @@ from django.db import connection, transaction
 
 from coupons import leases
 from coupons.commands.lock_coupon import lock_coupon
-from coupons.commands.redeem_coupon import redeem_coupon
+from coupons.commands.redeem_coupon import redeem_coupon, redeem_if_held
 from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
 from kernel import outbox
 from kernel.errors import NotFound
 from kernel.idempotency import BusinessKey, business_key
+from kernel.statemachine import Sql
 from kernel.transactions import leave_evidence, unit_of_work
 from orders.actors import SYSTEM, Actor
 from orders.commands.open_anomaly import open_anomaly
@@ -44,37 +45,41 @@ class CouponSettled:
 
 
 HELD = """
-SELECT e.coupon_id, e.lock_id, l.key_version, c.state_version
+SELECT ARRAY[e.coupon_id::text, e.lock_id::text, l.key_version::text, c.state_version::text]
 FROM order_coupon e JOIN user_coupon c ON c.id = e.coupon_id JOIN coupon_lock l ON l.id = e.lock_id
-WHERE e.order_id = %s AND c.status = 'LOCKED' AND c.lock_id = e.lock_id
-FOR UPDATE OF c
+WHERE e.order_id = {order} AND c.status = 'LOCKED' AND c.lock_id = e.lock_id
 """
+HELD_BY_ORDER = Sql(HELD.format(order="u.id"))
+"""What `redeem_held` needs, read by the statement that moves the order; NULL when the order holds no coupon."""
 
 
-def redeem_held(*, order_id: UUID, merchant_id: UUID, order_no: str, payment_no: str, now: datetime) -> bool:
+def redeem_held(held: list[str] | None, *, merchant_id: UUID, order_no: str, payment_no: str, now: datetime) -> bool:
     """The usual way of a paid order: it holds its coupon's lease, so the coupon is redeemed under it. Joins the
-    caller's transaction, which holds the order; the coupon's row is held from the look to the redeem.
+    caller's transaction, which holds the order. `held` is a row of HELD; the version proves that it is still true.
 
     False: the lease is no longer the order's; nothing is written, `redeem_for_order` decides.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(HELD, [order_id])
-        held = cursor.fetchone()
     if held is None:
         return False
     coupon_id, lock_id, key_version, version = held
-    redeem_coupon(
+    return redeem_if_held(
         merchant_id=merchant_id,
-        coupon_id=coupon_id,
+        coupon_id=UUID(coupon_id),
         order_no=order_no,
-        lock_token=leases.make_token(lock_id, key_version),
-        expected_version=version,
+        lock_token=leases.make_token(UUID(lock_id), int(key_version)),
+        expected_version=int(version),
         payment_no=payment_no,
-        key=redeem_key(merchant_id, order_no, version, payment_no),
+        key=redeem_key(merchant_id, order_no, int(version), payment_no),
         now=now,
         actor=ACTOR,
     )
-    return True
+
+
+def _read_held(order_id: UUID) -> list[str] | None:
+    with connection.cursor() as cursor:
+        cursor.execute(HELD.format(order="%s"), [order_id])
+        row = cursor.fetchone()
+    return row[0] if row else None
 
 
 def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponSettled:
@@ -84,9 +89,8 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
     expired or another order's → `refund_order`, coupon_state `conflict` and an anomaly; `refund_conflict` sends the
     money back after a while: the order is never kept at a price whose coupon it does not have.
     """
-    if redeem_held(
-        order_id=order.pk, merchant_id=order.merchant_id, order_no=order.order_no, payment_no=payment_no, now=now
-    ):
+    held = _read_held(order.pk)
+    if redeem_held(held, merchant_id=order.merchant_id, order_no=order.order_no, payment_no=payment_no, now=now):
         Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.REDEEMED)
         return CouponSettled(CouponState.REDEEMED)
     evidence = OrderCoupon.objects.get(order=order)

@@ -9,7 +9,7 @@ from kernel.errors import IllegalTransition
 from kernel.statemachine import Edge, Insert, P, Sql, Touch, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
-from orders.commands._coordinate_coupon import redeem_for_order, redeem_held
+from orders.commands._coordinate_coupon import HELD_BY_ORDER, redeem_for_order, redeem_held
 from orders.models import CouponState, Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row, move_params
 from payments.commands.open_payment import open_payment
@@ -45,6 +45,7 @@ def _edge(*beside: Insert | Touch) -> Edge:
         writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING), *beside],
         emit=event("order.paid"),
         returning=["version", "order_no", "merchant_id", "coupon_id"],
+        reads={"held": HELD_BY_ORDER},
     )
 
 
@@ -140,7 +141,7 @@ def _settle_coupon(order_id: UUID, moved: dict[str, Any], *, payment_no: str, no
     if moved["coupon_id"] is None:
         return CouponState.NONE.value
     if redeem_held(
-        order_id=order_id,
+        moved["held"],
         merchant_id=moved["merchant_id"],
         order_no=moved["order_no"],
         payment_no=payment_no,

@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils.translation import gettext_lazy as _
 
 from kernel.errors import Refusal
-from kernel.statemachine import P, Sql, Touch
+from kernel.statemachine import Sql, Touch
 from orders.models import OrderLine
 
 
@@ -74,22 +74,33 @@ def give_back_units(*, line_id: UUID, ordinals: Sequence[int]) -> None:
     )
 
 
-GOODS = "s.goods_committed_fen + %(goods_fen)s::bigint"
-FREIGHT = "s.freight_committed_fen + %(freight_fen)s::bigint"
-FITS_LINE = (
-    f"{GOODS} <= s.net_fen AND {FREIGHT} <= s.freight_share_fen AND NOT s.shipped_ordinals && %(unshipped)s::int[]"
+def line_refund(*, goods: str, freight: str, unshipped: str) -> tuple[str, dict[str, str]]:
+    """The line's money guard for amounts and units given as SQL: (condition, {column: new value}); `s` is the line."""
+    columns = {
+        "goods_committed_fen": f"s.goods_committed_fen + {goods}",
+        "freight_committed_fen": f"s.freight_committed_fen + {freight}",
+    }
+    fits = (
+        f"{columns['goods_committed_fen']} <= s.net_fen AND {columns['freight_committed_fen']} <= s.freight_share_fen"
+        f" AND NOT s.shipped_ordinals && {unshipped}"
+    )
+    return fits, columns
+
+
+def touch_line(*, where: dict[str, Any], beside: str, goods: str, freight: str, unshipped: str) -> Touch:
+    """`commit_line_refund` inside another edge's statement: the same guards, the same place among the locks."""
+    fits, columns = line_refund(goods=goods, freight=freight, unshipped=unshipped)
+    changes = {column: Sql(value) for column, value in columns.items()}
+    return Touch(OrderLine, first=True, beside=beside, where={**where, "fits": Sql(fits)}, changes=changes)
+
+
+FITS, COLUMNS = line_refund(
+    goods="%(goods_fen)s::bigint", freight="%(freight_fen)s::bigint", unshipped="%(unshipped)s::int[]"
 )
-COMMIT_LINE = f"""
-UPDATE order_line s SET goods_committed_fen = {GOODS}, freight_committed_fen = {FREIGHT}
-WHERE s.id = %(line_id)s AND {FITS_LINE}
-"""
-LINE_REFUND = Touch(
-    OrderLine,
-    first=True,
-    where={"id": P("line_id"), "money": Sql(FITS_LINE)},
-    changes={"goods_committed_fen": Sql(GOODS), "freight_committed_fen": Sql(FREIGHT)},
+COMMIT_LINE = (
+    f"UPDATE order_line s SET {', '.join(f'{column} = {value}' for column, value in COLUMNS.items())}"
+    f" WHERE s.id = %(line_id)s AND {FITS}"
 )
-"""What `commit_line_refund` does, inside another edge's statement: the same guards, the same place among the locks."""
 
 
 def commit_line_refund(

@@ -19,7 +19,20 @@ from payments.models import MAX_REFUNDS_PER_PAYMENT, Payment, RefundAttempt, Ref
 NUMBER = re.compile(r"[0-9A-Za-z_-]{4,48}", re.ASCII)
 
 
-def _guards(payment: str, *, by_channel: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Asked:
+    """Who asks for how much, in SQL: parameters, or columns of the row in whose statement it happens (`u`)."""
+
+    owner_kind: str = "%(owner_kind)s::text"
+    owner_no: str = "%(owner_no)s::text"
+    amount_fen: str = "%(amount_fen)s::bigint"
+    reason: str = "%(refund_reason)s::text"
+
+
+BOUND = Asked()
+
+
+def _guards(asked: Asked, payment: str, *, by_channel: bool) -> dict[str, Any]:
     """What a payment has to fulfil for a refund to be asked of it; `payment` is its alias."""
     limits = (
         f"{payment}.refund_count < {MAX_REFUNDS_PER_PAYMENT}"
@@ -29,35 +42,37 @@ def _guards(payment: str, *, by_channel: bool) -> dict[str, Any]:
         "merchant_id": P("merchant_id"),
         "once": Sql(
             f"NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = {payment}.id"
-            " AND r.owner_kind = %(owner_kind)s::text AND r.owner_no = %(owner_no)s::text)"
+            f" AND r.owner_kind = {asked.owner_kind} AND r.owner_no = {asked.owner_no})"
         ),
-        "amount": Sql(f"{payment}.refund_committed_fen + %(amount_fen)s::bigint <= {payment}.amount_fen"),
+        "amount": Sql(f"{payment}.refund_committed_fen + {asked.amount_fen} <= {payment}.amount_fen"),
         **({"limits": Sql(limits)} if by_channel else {}),
     }
 
 
-def _changes(payment: str, *, by_channel: bool) -> dict[str, Any]:
+def _changes(asked: Asked, payment: str, *, by_channel: bool) -> dict[str, Any]:
     """Room for the refund is taken in the payment."""
     return {
-        "refund_committed_fen": Sql(f"{payment}.refund_committed_fen + %(amount_fen)s::bigint"),
+        "refund_committed_fen": Sql(f"{payment}.refund_committed_fen + {asked.amount_fen}"),
         "version": Sql(f"{payment}.version + 1"),
         **({"refund_count": Sql(f"{payment}.refund_count + 1")} if by_channel else {}),
     }
 
 
-REQUEST = {
-    "id": P("request_id"),
-    "merchant": New("merchant_id"),
-    "order_no": New("order_no"),
-    "owner_kind": P("owner_kind"),
-    "owner_no": P("owner_no"),
-    "amount_fen": P("amount_fen"),
-    "reason": P("refund_reason"),
-    "created_at": P("now"),
-}
+def _request(asked: Asked, payment: Any) -> dict[str, Any]:
+    return {
+        "id": P("request_id"),
+        "merchant": New("merchant_id"),
+        "payment": payment,
+        "order_no": New("order_no"),
+        "owner_kind": Sql(asked.owner_kind),
+        "owner_no": Sql(asked.owner_no),
+        "amount_fen": Sql(asked.amount_fen),
+        "reason": Sql(asked.reason),
+        "created_at": P("now"),
+    }
 
 
-def _sent(payment: Any) -> list[Insert]:
+def _sent(asked: Asked, payment: Any) -> list[Insert]:
     """The request and its first attempt, which a worker sends to the channel; `payment` is the payment's id."""
     attempt = {
         "id": P("attempt_id"),
@@ -65,52 +80,62 @@ def _sent(payment: Any) -> list[Insert]:
         "request": P("request_id"),
         "payment": payment,
         "seq": 0,
-        "number": P("number"),
-        "amount_fen": P("amount_fen"),
+        "number": Sql(f"{asked.owner_no} || '-0'"),
+        "amount_fen": Sql(asked.amount_fen),
         "next_action_at": Sql("clock_timestamp()"),
         "created_at": P("now"),
     }
-    return [Insert(RefundRequest, {**REQUEST, "payment": payment, "attempts": 1}), Insert(RefundAttempt, attempt)]
+    return [Insert(RefundRequest, {**_request(asked, payment), "attempts": 1}), Insert(RefundAttempt, attempt)]
 
 
-REQUESTED = Emit(
-    "refund.requested",
-    subject=P("owner_no"),
-    payload={"refund_request_id": P("request_id", "uuid"), "attempt_id": P("attempt_id", "uuid")},
-)
+def _requested(asked: Asked) -> Emit:
+    return Emit(
+        "refund.requested",
+        subject=Sql(asked.owner_no),
+        payload={"refund_request_id": P("request_id", "uuid"), "attempt_id": P("attempt_id", "uuid")},
+    )
+
 
 BY_THE_CHANNEL = Edge(
     Payment,
     "commit_refund",
-    guards=_guards("t", by_channel=True),
-    changes=_changes("t", by_channel=True),
-    writes=_sent(New("id")),
-    emit=REQUESTED,
+    guards=_guards(BOUND, "t", by_channel=True),
+    changes=_changes(BOUND, "t", by_channel=True),
+    writes=_sent(BOUND, New("id")),
+    emit=_requested(BOUND),
 )
 """Room is taken, the number is stored and the worker is woken, all in one statement."""
 
-REFUND_OF_ORDER: list[Insert | Touch | Emit] = [
-    Touch(
+
+def refund_beside(asked: Asked) -> list[Insert | Touch | Emit]:
+    """The same as parts of the statement of a row that has a merchant and an order number: from the order's payment.
+
+    Parameters: `refund_ids()`, merchant_id, now. Where the channel would refuse, the statement breaks.
+    """
+    taken = Touch(
         Payment,
-        where={"id": P("payment_id"), "status": Payment.Status.PAID, **_guards("s", by_channel=True)},
-        changes=_changes("s", by_channel=True),
-    ),
-    *_sent(P("payment_id")),
-    REQUESTED,
-]
-"""The same inside the statement of a row that has a merchant and an order number; `refund_params` binds it."""
+        name="refunded",
+        where={
+            "order_no": New("order_no"),
+            "kind": Payment.Kind.ORDER,
+            "status": Payment.Status.PAID,
+            **_guards(asked, "s", by_channel=True),
+        },
+        changes=_changes(asked, "s", by_channel=True),
+    )
+    return [taken, *_sent(asked, Sql("SELECT id FROM refunded")), _requested(asked)]
+
 
 BY_OTHER_MEANS = Edge(
     Payment,
     "commit_refund",
-    guards=_guards("t", by_channel=False),
-    changes=_changes("t", by_channel=False),
+    guards=_guards(BOUND, "t", by_channel=False),
+    changes=_changes(BOUND, "t", by_channel=False),
     writes=[
         Insert(
             RefundRequest,
             {
-                **REQUEST,
-                "payment": New("id"),
+                **_request(BOUND, New("id")),
                 "status": RefundRequest.Status.FAILED,
                 "route": RefundRequest.Route.OFFLINE,
                 "route_reason": P("route_reason"),
@@ -190,15 +215,19 @@ def request_refund(
     request is stored as FAILED with a reason and `refund.failed` says so: nothing was sent.
     Raises NotFound, PaymentNotPaid, RefundExceedsPaid, RefundAlreadyRequested (another amount), InvalidInput.
     """
-    params = refund_params(
-        merchant_id=merchant_id,
-        owner_kind=owner_kind,
-        owner_no=owner_no,
-        amount_fen=amount_fen,
-        reason=reason,
-        now=now,
-    )
-    request_id, number = params["request_id"], params["number"]
+    if amount_fen <= 0 or NUMBER.fullmatch(owner_no) is None or owner_kind not in RefundRequest.OwnerKind.values:
+        raise errors.InvalidInput(amount_fen=amount_fen, owner_kind=owner_kind, owner_no=owner_no)
+    ids = refund_ids()
+    params = {
+        **ids,
+        "merchant_id": merchant_id,
+        "owner_kind": owner_kind,
+        "owner_no": owner_no,
+        "amount_fen": amount_fen,
+        "refund_reason": reason[:80],
+        "now": now,
+    }
+    request_id, number = ids["request_id"], f"{owner_no}-0"
     with unit_of_work(now=now):
         if advance(BY_THE_CHANNEL, pk=payment_id, params=params) is not None:
             return RefundRequested(request_id, number, amount_fen, "PENDING", "channel", "")
@@ -222,23 +251,9 @@ def request_refund(
         return RefundRequested(request_id, "", amount_fen, "FAILED", "offline", limit)
 
 
-def refund_params(
-    *, merchant_id: UUID, owner_kind: str, owner_no: str, amount_fen: int, reason: str, now: datetime
-) -> dict[str, Any]:
-    """The parameters of a refund that the channel is asked for, with fresh ids. Raises InvalidInput."""
-    if amount_fen <= 0 or NUMBER.fullmatch(owner_no) is None or owner_kind not in RefundRequest.OwnerKind.values:
-        raise errors.InvalidInput(amount_fen=amount_fen, owner_kind=owner_kind, owner_no=owner_no)
-    return {
-        "merchant_id": merchant_id,
-        "request_id": numbers.uuid7(),
-        "attempt_id": numbers.uuid7(),
-        "number": f"{owner_no}-0",
-        "owner_kind": owner_kind,
-        "owner_no": owner_no,
-        "amount_fen": amount_fen,
-        "refund_reason": reason[:80],
-        "now": now,
-    }
+def refund_ids() -> dict[str, UUID]:
+    """Ids of a request and its first attempt, made beforehand so that rows and event can name each other."""
+    return {"request_id": numbers.uuid7(), "attempt_id": numbers.uuid7()}
 
 
 def _replay(known: RefundRequest, *, amount_fen: int) -> RefundRequested:

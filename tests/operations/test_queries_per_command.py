@@ -42,12 +42,12 @@ MOST = {
     "quote with coupon": 12,
     "order": 27,
     "pay": 15,
-    "confirm paid": 4,
+    "confirm paid": 3,
     "cancel": 26,
     "ship": 23,
     "sign": 16,
     "apply": 19,
-    "approve": 2,
+    "approve": 1,
     "relay of 50 events": 2,
 }
 
