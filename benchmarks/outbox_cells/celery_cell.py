@@ -23,10 +23,7 @@ def worker(processes: int) -> Iterator[None]:
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + START_SECONDS
-        while not app.control.inspect(timeout=0.5).ping():
-            if running.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("Celery's worker did not start")
+        _apart("wait")
         yield
     finally:
         running.terminate()
@@ -35,6 +32,23 @@ def worker(processes: int) -> Iterator[None]:
 
 def rate(tasks: int) -> float:
     """No-op tasks executed a second by the running worker."""
+    return float(_apart("rate", str(tasks)))
+
+
+def _apart(*arguments: str) -> str:
+    """In a process of its own: what Celery's client leaves open would be read by processes forked from this one."""
+    command = [sys.executable, "-m", __name__, *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=END_SECONDS * 2).stdout
+
+
+def _wait() -> None:
+    until = time.monotonic() + START_SECONDS
+    while not app.control.inspect(timeout=0.5).ping():
+        if time.monotonic() > until:
+            raise RuntimeError("Celery's worker did not start")
+
+
+def _rate(tasks: int) -> float:
     client = valkey.client()
     client.delete(QUEUE)
     with app.pool.acquire(block=True) as connection, app.amqp.Producer(connection) as producer:
@@ -51,3 +65,10 @@ def rate(tasks: int) -> float:
     seconds = time.perf_counter() - began
     app.control.cancel_consumer(QUEUE, reply=True, timeout=2)
     return tasks / seconds
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "wait":
+        _wait()
+    else:
+        print(_rate(int(sys.argv[2])))
