@@ -102,6 +102,22 @@ class Emit:
     merchant_id: Any = New("merchant_id")
 
 
+@dataclass(frozen=True)
+class Carry:
+    """Another row's edge, carried by this one's statement: that row moves too if it can, and then leaves all it has to.
+
+    `t` is that row; `where` ties it to `u` and to `beside` (further tables), in place of the edge's own guards. `bind`
+    says the parameters of what it leaves in SQL over `t` (as it is afterwards), `u` and `beside`; others stay
+    parameters. Whether it moved comes back under `name`, 0 or 1.
+    """
+
+    edge: "Edge"
+    name: str
+    beside: str
+    where: str
+    bind: Mapping[str, str]
+
+
 def key_row(**members: Any) -> Insert:
     """The business key with its result, bound by the statement that does the work (BusinessKey.params(), now)."""
     return Insert(
@@ -130,7 +146,7 @@ class Edge:
     method: str
     guards: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
-    writes: Sequence[Insert | Touch | Emit] = ()
+    writes: Sequence[Insert | Touch | Emit | Carry] = ()
     emit: Emit | None = None
     returning: Sequence[str] = ()
     reads: Mapping[str, Sql] = field(default_factory=dict)
@@ -212,68 +228,101 @@ def _plain(value: Any) -> Any:
 class _Compiler:
     """Turns an Edge into text. Runs once per edge, so it may be slow and strict."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: Edge, *, row: str = "u", bind: Mapping[str, str] | None = None) -> None:
         self.edge = edge
         self.meta = edge.model._meta
+        self.row = row
+        self.bind = bind or {}
         self.made: list[str] = []
-        self.columns: list[str] = []
+        self.reads: dict[str, str] = {}
+        self.first: dict[str, str] = {}
+        self.parts: list[str] = []
+        self.checks: list[str] = []
+        self.emits = False
 
     def compile(self) -> Statement:
         edge = self.edge
         column, source, target = self._transition()
-        changes = {column: target, **edge.changes}
-        settings = ", ".join(
-            f'"{self._field(edge.model, name).column}" = {self._value(value, self._field(edge.model, name))}'
-            for name, value in changes.items()
-        )
         where = [] if edge.found_by_guards else [f't."{self.meta.pk.column}" = {self._cast("%(pk)s", self.meta.pk)}']
         where.append(f't."{self._field(edge.model, column).column}" = {literal(source)}')
         where += [self._condition(edge.model, name, value) for name, value in edge.guards.items()]
-        first: dict[str, str] = {}
-        parts: list[str] = []
-        checks: list[str] = []
-        for index, write in enumerate(edge.writes):
-            if isinstance(write, Touch):
-                name = write.name or f"k{index}"
-                text = f"{name} AS ({self._touch(write)})"
-                if write.first:
-                    first[name] = f"{text}, "
-                else:
-                    parts.append(text)
-                    checks.append(self._unless(f"(SELECT count(*) FROM {name}) = 1"))
-            else:
-                row = self._event(write) if isinstance(write, Emit) else write
-                parts.append(f"i{index} AS ({self._insert(row, index)})")
-        if edge.emit is not None:
-            parts.append(f"e AS ({self._insert(self._event(edge.emit), len(edge.writes))})")
+        self._compile_writes()
         returned = [self._field(edge.model, name).column for name in edge.returning]
-        columns = [f'u."{name}"' for name in returned] + [f"({each.text})" for each in edge.reads.values()]
-        wanted = ", ".join(columns + (checks or ["1"]))
-        rest = "".join(f", {part}" for part in parts) + f" SELECT {wanted} FROM u"
-        kept = ", ".join(f't."{name}"' for name in self._columns_read_in(rest))
+        self.reads.update({name: each.text for name, each in edge.reads.items()})
+        columns = [f'u."{name}"' for name in returned] + [f"({text})" for text in self.reads.values()]
+        wanted = ", ".join(columns + (self.checks or ["1"]))
+        rest = "".join(f", {part}" for part in self.parts) + f" SELECT {wanted} FROM u"
         # Joined, so that they lock before this row does; what they did alone is taken back.
-        joined = f" FROM {', '.join(first)}" if first else ""
-        for name in first:
+        joined = f" FROM {', '.join(self.first)}" if self.first else ""
+        for name in self.first:
             hit = f"(SELECT count(*) FROM {name})"
-            nothing = "".join(["NULL, "] * (len(columns) + len(checks or [1]) - 1))
+            nothing = "".join(["NULL, "] * (len(columns) + len(self.checks or [1]) - 1))
             rest += f" UNION ALL SELECT {nothing}{self._unless(f'{hit} = 0')} WHERE {hit} > 0"
             rest += " AND NOT EXISTS (SELECT FROM u)"
         text = (
-            f'WITH {"".join(first.values())}u AS (UPDATE "{self.meta.db_table}" t SET {settings}{joined}'
-            f" WHERE {' AND '.join(where)} RETURNING {kept})" + rest
+            f"WITH {''.join(f'{part}, ' for part in self.first.values())}u AS"
+            f' (UPDATE "{self.meta.db_table}" t SET {self._settings(column, target)}{joined}'
+            f" WHERE {' AND '.join(where)} RETURNING {self._kept(rest)})" + rest
         )
-        emits = edge.emit is not None or any(isinstance(write, Emit) for write in edge.writes)
-        return Statement(text, tuple(self.made), (*edge.returning, *edge.reads), bool(first or checks), emits)
+        checked = bool(self.first or self.checks)
+        return Statement(text, tuple(self.made), (*edge.returning, *self.reads), checked, self.emits)
+
+    def _settings(self, column: str, target: Any) -> str:
+        changes = {column: target, **self.edge.changes}
+        model = self.edge.model
+        return ", ".join(
+            f'"{self._field(model, name).column}" = {self._value(value, self._field(model, name))}'
+            for name, value in changes.items()
+        )
+
+    def _compile_writes(self) -> None:
+        """Parts and checks of everything that the row leaves behind."""
+        writes = [*self.edge.writes, *([self.edge.emit] if self.edge.emit else [])]
+        prefix = "" if self.row == "u" else f"{self.row}_"
+        for index, write in enumerate(writes):
+            if isinstance(write, Touch):
+                name = write.name or f"{prefix}k{index}"
+                text = f"{name} AS ({self._touch(write)})"
+                if write.first:
+                    self.first[name] = text
+                else:
+                    self.parts.append(text)
+                    once = "1" if self.row == "u" else f"(SELECT count(*) FROM {self.row})"
+                    self.checks.append(self._unless(f"(SELECT count(*) FROM {name}) = {once}"))
+            elif isinstance(write, Carry):
+                self._carry(write)
+            else:
+                self.emits |= isinstance(write, Emit)
+                row = self._event(write) if isinstance(write, Emit) else write
+                self.parts.append(f"{prefix}i{index} AS ({self._insert(row, f'{prefix}made_{index}')})")
+
+    def _carry(self, carry: Carry) -> None:
+        inner = _Compiler(carry.edge, row=carry.name, bind=carry.bind)
+        column, source, target = inner._transition()
+        inner._compile_writes()
+        bound = "".join(f", {text} AS {_bound(name)}" for name, text in carry.bind.items())
+        status = inner._field(carry.edge.model, column).column
+        self.parts.append(
+            f'{carry.name} AS (UPDATE "{inner.meta.db_table}" t SET {inner._settings(column, target)}'
+            f' FROM u, {carry.beside} WHERE t."{status}" = {literal(source)} AND {carry.where}'
+            f" RETURNING {inner._kept(' '.join(inner.parts))}{bound})"
+        )
+        self.parts += inner.parts
+        self.checks += inner.checks
+        self.made += inner.made
+        self.emits |= inner.emits
+        self.reads[carry.name] = f"SELECT count(*) FROM {carry.name}"
 
     @staticmethod
     def _unless(good: str) -> str:
         """1, or a division by zero: the statement takes everything back itself."""
         return f"1 / CASE WHEN {good} THEN 1 ELSE 0 END"
 
-    def _columns_read_in(self, text: str) -> list[str]:
+    def _kept(self, text: str) -> str:
         """The columns of the moved row that the rest of the statement reads: wide ones are not carried in vain."""
-        read = set(re.findall(r'\bu\."?(\w+)', text))
-        return [str(each.column) for each in self.meta.concrete_fields if each.column in read or each.primary_key]
+        read = set(re.findall(rf'\b{self.row}\."?(\w+)', text))
+        kept = [str(each.column) for each in self.meta.concrete_fields if each.column in read or each.primary_key]
+        return ", ".join(f't."{name}"' for name in kept)
 
     def _transition(self) -> tuple[str, Any, Any]:
         edge = self.edge
@@ -291,7 +340,7 @@ class _Compiler:
         target = known[source]
         return name, int(source) if numeric else source, int(target) if numeric else target
 
-    def _insert(self, write: Insert, index: int) -> str:
+    def _insert(self, write: Insert, made: str) -> str:
         meta = write.model._meta
         named = {self._field(write.model, name).name: value for name, value in write.values.items()}
         columns, values = [], []
@@ -299,15 +348,15 @@ class _Compiler:
             if each.name in named:
                 value = named[each.name]
             elif each.primary_key and isinstance(each, models.UUIDField):
-                value = P(f"made_{index}")
-                self.made.append(f"made_{index}")
+                value = P(made)
+                self.made.append(made)
             elif isinstance(each, models.AutoField) or self._has_database_default(each):
                 continue
             else:
                 value = self._default(write.model, each)
             columns.append(f'"{each.column}"')
             values.append(self._value(value, each))
-        return f'INSERT INTO "{meta.db_table}" ({", ".join(columns)}) SELECT {", ".join(values)} FROM u'
+        return f'INSERT INTO "{meta.db_table}" ({", ".join(columns)}) SELECT {", ".join(values)} FROM {self.row}'
 
     def _touch(self, write: Touch) -> str:
         settings = ", ".join(
@@ -315,7 +364,7 @@ class _Compiler:
             for name, value in write.changes.items()
         )
         where = " AND ".join(self._condition(write.model, name, value, "s") for name, value in write.where.items())
-        sources = ", ".join(filter(None, ["" if write.first else "u", write.beside]))
+        sources = ", ".join(filter(None, ["" if write.first else self.row, write.beside]))
         found = f'{" FROM " if sources else ""}{sources} WHERE {where} RETURNING s."{write.model._meta.pk.column}"'
         return f'UPDATE "{write.model._meta.db_table}" s SET {settings}{found}'
 
@@ -335,7 +384,7 @@ class _Compiler:
 
     def _condition(self, model: type[models.Model], name: str, value: Any, alias: str = "t") -> str:
         if isinstance(value, Sql):
-            return f"({value.text})"
+            return f"({self._said(value)})"
         target = self._field(model, name)
         if value is None:
             return f'{alias}."{target.column}" IS NULL'
@@ -343,20 +392,26 @@ class _Compiler:
 
     def _value(self, value: Any, target: "models.Field[Any, Any] | None") -> str:
         if isinstance(value, Sql):
-            return f"({value.text})"
+            return f"({self._said(value)})"
         if isinstance(value, New):
             column = self._field(self.edge.model, value.column).column
-            return f'u."{column}"' if target is not None else f'to_jsonb(u."{column}")'
+            return f'{self.row}."{column}"' if target is not None else f'to_jsonb({self.row}."{column}")'
         if isinstance(value, Json):
             members = ", ".join(f"{literal(name)}, {self._value(item, None)}" for name, item in value.members.items())
             return f"jsonb_build_object({members})"
         if isinstance(value, P):
-            if value.type is not None:
-                return f"%({value.name})s::{value.type}"
-            return self._cast(f"%({value.name})s", target)
+            text = f"{self.row}.{_bound(value.name)}" if value.name in self.bind else f"%({value.name})s"
+            return f"{text}::{value.type}" if value.type is not None else self._cast(text, target)
         if isinstance(value, dict | list):
             return f"{literal(json.dumps(value, ensure_ascii=False))}::jsonb"
         return literal(value)
+
+    def _said(self, value: Sql) -> str:
+        """A fragment in the words of this row: its alias, and what stands for its parameters."""
+        if self.row == "u":
+            return value.text
+        text = re.sub(r"\bu\.", f"{self.row}.", value.text)
+        return re.sub(r"%\((\w+)\)s", lambda m: f"{self.row}.{_bound(m[1])}" if m[1] in self.bind else m[0], text)
 
     @staticmethod
     def _cast(text: str, target: "models.Field[Any, Any] | None") -> str:
@@ -389,6 +444,11 @@ class _Compiler:
             if name in (each.name, each.attname):
                 return each
         raise ValueError(f"{model.__name__} has no column {name}")
+
+
+def _bound(name: str) -> str:
+    """The column under which a carried row's statement finds a bound parameter."""
+    return f"bound_{name}"
 
 
 def literal(value: Any) -> str:

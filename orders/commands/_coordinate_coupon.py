@@ -15,14 +15,14 @@ from django.db import connection, transaction
 
 from coupons import leases
 from coupons.commands.lock_coupon import lock_coupon
-from coupons.commands.redeem_coupon import redeem_coupon, redeem_if_held
+from coupons.commands.redeem_coupon import REDEEM, redeem_coupon, redeem_if_held
 from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
-from kernel import outbox
+from kernel import numbers, outbox
 from kernel.errors import NotFound
-from kernel.idempotency import BusinessKey, business_key
-from kernel.statemachine import Sql
+from kernel.idempotency import BusinessKey, business_key, request_hash
+from kernel.statemachine import Carry
 from kernel.transactions import leave_evidence, unit_of_work
 from orders.actors import SYSTEM, Actor
 from orders.commands.open_anomaly import open_anomaly
@@ -49,8 +49,33 @@ SELECT ARRAY[e.coupon_id::text, e.lock_id::text, l.key_version::text, c.state_ve
 FROM order_coupon e JOIN user_coupon c ON c.id = e.coupon_id JOIN coupon_lock l ON l.id = e.lock_id
 WHERE e.order_id = {order} AND c.status = 'LOCKED' AND c.lock_id = e.lock_id
 """
-HELD_BY_ORDER = Sql(HELD.format(order="u.id"))
-"""What `redeem_held` needs, read by the statement that moves the order; NULL when the order holds no coupon."""
+REDEEM_HELD = Carry(
+    REDEEM,
+    name="redeemed",
+    beside="order_coupon e JOIN coupon_lock l ON l.id = e.lock_id",
+    where="e.order_id = u.id AND t.id = e.coupon_id AND t.merchant_id = u.merchant_id"
+    " AND t.locked_order_no = u.order_no AND t.lock_id = e.lock_id AND t.lock_token_hash = l.token_hash",
+    bind={
+        "order_no": "u.order_no",
+        "lock_id": "e.lock_id",
+        "payment_no": "u.out_trade_no",
+        "actor": f"'{ACTOR}'",
+        "key_merchant_id": "u.merchant_id",
+        "key": "'order:' || u.order_no || ':redeem:v' || (t.state_version - 1)",
+        "request_hash": "%(redeem_hash)s::text",
+    },
+)
+"""The usual way of an order that is paid: it holds its coupon's lease, so the coupon is redeemed by the statement that
+moves the order. The lease's id and token hash are the proof. When it does not take, `redeem_for_order` decides."""
+
+
+def redeem_params(payment_no: str) -> dict[str, Any]:
+    """The parameters of REDEEM_HELD; the rest is read from the order."""
+    return {
+        "redemption_id": numbers.uuid7(),
+        "operation_id": numbers.uuid7(),
+        "redeem_hash": request_hash({"payment_no": payment_no}),
+    }
 
 
 def redeem_held(held: list[str] | None, *, merchant_id: UUID, order_no: str, payment_no: str, now: datetime) -> bool:

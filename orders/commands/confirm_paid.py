@@ -6,10 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from kernel.errors import IllegalTransition
-from kernel.statemachine import Edge, Insert, P, Sql, Touch, advance
+from kernel.statemachine import Carry, Edge, Insert, P, Sql, Touch, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
-from orders.commands._coordinate_coupon import HELD_BY_ORDER, redeem_for_order, redeem_held
+from orders.commands._coordinate_coupon import REDEEM_HELD, redeem_for_order, redeem_params
 from orders.models import CouponState, Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row, move_params
 from payments.commands.open_payment import open_payment
@@ -25,7 +25,7 @@ FULFIL_GRACE = Sql("%(now)s::timestamptz + interval '60 seconds'")
 """The sweeper leaves a paid order to the usual way (the event) for this long."""
 
 
-def _edge(*beside: Insert | Touch) -> Edge:
+def _edge(*beside: Insert | Touch | Carry) -> Edge:
     return Edge(
         Order,
         "confirm_paid",
@@ -42,10 +42,9 @@ def _edge(*beside: Insert | Touch) -> Edge:
             # Taken for granted here, put right in the same transaction when the coupon says otherwise.
             "coupon_state": Sql("CASE t.coupon_state WHEN 'leased' THEN 'redeemed' ELSE t.coupon_state END"),
         },
-        writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING), *beside],
+        writes=[log_row(OrderStatusLog.Command.CONFIRM_PAID, source=Order.Status.PENDING), *beside, REDEEM_HELD],
         emit=event("order.paid"),
         returning=["version", "order_no", "merchant_id", "coupon_id"],
-        reads={"held": HELD_BY_ORDER},
     )
 
 
@@ -92,6 +91,7 @@ def confirm_paid(
         "channel": fact.channel.value,
         "out_trade_no": fact.out_trade_no,
         "paid_at": paid_at,
+        **redeem_params(fact.out_trade_no),
     }
     payer = {"payer_ref": fact.payer_ref, "payer_paid_fen": fact.payer_paid_fen, "payment_id": payment_id}
     with unit_of_work(now=now):
@@ -128,6 +128,7 @@ def confirm_free(*, order: Order, now: datetime, actor: Actor) -> PaidConfirmed:
             "channel": "none",
             "out_trade_no": opened.out_trade_no,
             "paid_at": now,
+            **redeem_params(opened.out_trade_no),
         },
     )
     if moved is None:
@@ -140,13 +141,7 @@ def _settle_coupon(order_id: UUID, moved: dict[str, Any], *, payment_no: str, no
     """Redeem what the order leased; what it no longer holds is the coordinator's to decide."""
     if moved["coupon_id"] is None:
         return CouponState.NONE.value
-    if redeem_held(
-        moved["held"],
-        merchant_id=moved["merchant_id"],
-        order_no=moved["order_no"],
-        payment_no=payment_no,
-        now=now,
-    ):
+    if moved["redeemed"]:
         return CouponState.REDEEMED.value
     return redeem_for_order(Order.objects.get(id=order_id), payment_no=payment_no, now=now).coupon_state
 

@@ -51,8 +51,8 @@ KERNEL = (
     Mutant(
         "state machine: the event of an edge is not written",
         "kernel/statemachine.py",
-        "        if edge.emit is not None:\n            parts",
-        "        if edge.emit is None:\n            parts",
+        "        writes = [*self.edge.writes, *([self.edge.emit] if self.edge.emit else [])]\n",
+        "        writes = [*self.edge.writes]\n",
         ("tests/kernel/test_statemachine.py::test_one_statement_moves_the_row_and_leaves_log_and_event",),
     ),
     Mutant(
@@ -245,15 +245,15 @@ PAYMENTS = (
     Mutant(
         "refunds: more goes back than was paid (the guard in the statement)",
         "payments/commands/request_refund.py",
-        'FITS = Sql("t.refund_committed_fen + %(amount_fen)s::bigint <= t.amount_fen")\n',
-        'FITS = Sql("t.refund_committed_fen + %(amount_fen)s::bigint > 0")\n',
+        '{payment}.refund_committed_fen + {asked.amount_fen} <= {payment}.amount_fen"',
+        '{payment}.refund_committed_fen + {asked.amount_fen} > 0"',
         ("tests/payments/test_request_refund.py",),
     ),
     Mutant(
         "refunds: the same owner is paid twice",
         "payments/commands/request_refund.py",
-        '    "NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = t.id"\n',
-        '    "(true OR NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = t.id)"\n',
+        'f"NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = {payment}.id"',
+        'f"(true OR NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = {payment}.id)"',
         ("tests/payments/test_request_refund.py",),
     ),
     Mutant(

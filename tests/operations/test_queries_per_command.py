@@ -42,7 +42,7 @@ MOST = {
     "quote with coupon": 12,
     "order": 27,
     "pay": 15,
-    "confirm paid": 3,
+    "confirm paid": 2,
     "cancel": 26,
     "ship": 23,
     "sign": 16,

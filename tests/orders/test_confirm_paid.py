@@ -2,9 +2,13 @@
 
 import pytest
 
-from coupons.models import CouponRedemption
+from coupons import leases
+from coupons.commands.redeem_coupon import redeem_coupon
+from coupons.models import CouponLock, CouponOperation, CouponRedemption, UserCoupon
 from kernel.errors import IllegalTransition
+from kernel.models import IdempotencyKey, OutboxEvent
 from kernel.statemachine import StatementBroken
+from orders.commands._coordinate_coupon import ACTOR, redeem_key
 from orders.commands.confirm_paid import confirm_paid
 from orders.models import OrderCoupon
 from payments.commands.record_payment_paid import AmountDiffers, TradeNoDiffers
@@ -127,3 +131,56 @@ def test_race_of_callbacks_has_one_effect(shop: Shop) -> None:
     assert commands_of(ordered).count("confirm_paid") == 1
     assert CouponRedemption.objects.count() == 1
     assert len(events("payment.succeeded")) == 1
+
+
+def test_the_carried_redeem_leaves_what_the_command_leaves(shop: Shop) -> None:
+    """Redeemed by the statement that confirms the order, or by redeem_coupon: the same rows, but for ids and names."""
+    carried, _ = shop.placed(coupon_id=shop.coupon())
+    confirm(shop, carried)
+    alone, placed = shop.placed(coupon_id=shop.coupon())
+    evidence = OrderCoupon.objects.get(order_id=alone.order_id)
+    redeem_coupon(
+        merchant_id=shop.id,
+        coupon_id=evidence.coupon_id,
+        order_no=alone.order_no,
+        lock_token=leases.token_for(evidence.lock_id),
+        expected_version=evidence.coupon_version,
+        payment_no=placed.out_trade_no,
+        key=redeem_key(shop.id, alone.order_no, evidence.coupon_version, placed.out_trade_no),
+        now=shop.now,
+        actor=ACTOR,
+    )
+    assert what_a_redeem_left(shop, carried) == what_a_redeem_left(shop, alone)
+
+
+def what_a_redeem_left(shop: Shop, ordered) -> list[str]:
+    """Every row, with the names of this order's own things put in general terms."""
+    evidence = OrderCoupon.objects.get(order_id=ordered.order_id)
+    operation = CouponOperation.objects.get(coupon_id=evidence.coupon_id, command="REDEEM")
+    redemption = CouponRedemption.objects.get(coupon_id=evidence.coupon_id)
+    key = IdempotencyKey.objects.get(key=operation.business_key)
+    rows = [
+        *UserCoupon.objects.filter(pk=evidence.coupon_id).values("status", "state_version", "lock_id", "updated_at"),
+        *CouponLock.objects.filter(pk=evidence.lock_id).values(),
+        *CouponOperation.objects.filter(pk=operation.pk).values(),
+        *CouponRedemption.objects.filter(pk=redemption.pk).values(),
+        *IdempotencyKey.objects.filter(pk=key.pk).values(),
+        *OutboxEvent.objects.filter(name="coupon.redeemed", subject=str(evidence.coupon_id)).values(),
+    ]
+    own = {
+        evidence.coupon_id: "COUPON",
+        evidence.lock_id: "LOCK",
+        operation.pk: "OPERATION",
+        redemption.pk: "REDEMPTION",
+        payment_of(ordered).out_trade_no: "PAYMENT",
+        ordered.order_no: "ORDER",
+    }
+    texts = []
+    for row in rows:
+        shown = {name: value for name, value in row.items() if name not in ("id", "token_hash", "request_hash")}
+        text = repr(shown)
+        for value, name in own.items():
+            text = text.replace(str(value), name)
+        texts.append(text)
+    assert len(texts) == 6
+    return texts
