@@ -66,7 +66,9 @@ def append(
 
 def wake_after_commit() -> None:
     """Ask for a relay run once the current transaction is durable; once per transaction."""
-    if all(entry[1] is not wake for entry in connection.run_on_commit):
+    if not connection.in_atomic_block:
+        wake()
+    elif all(entry[1] is not wake for entry in connection.run_on_commit):
         transaction.on_commit(wake)
 
 
