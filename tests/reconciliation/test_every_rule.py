@@ -1,6 +1,7 @@
 """Every rule of the registry runs, finds nothing in empty books, and speaks to people."""
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -23,6 +24,15 @@ def test_rule_is_complete(code: str) -> None:
     assert not rule.repair or repair_named(rule.repair), f"{rule.repair} is not registered"
     assert rule.gate == ("{changed}" in rule.sql)
     assert not rule.gate or code in CHANGED
+
+
+PLANTED = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*_rules.py"))
+
+
+@pytest.mark.parametrize("code", sorted(all_rules()))
+def test_a_fault_is_planted_for_every_rule(code: str) -> None:
+    """The tests that plant faults name the rule that has to find them: a new rule comes with its own."""
+    assert f'"{code}"' in PLANTED
 
 
 @pytest.mark.django_db

@@ -10,8 +10,13 @@ from demo.catalogue import NUTS, user_id
 from kernel import outbox
 from kernel.models import InboxMessage, OutboxEvent
 from ledgers.commands.adjust_points import adjust_points
+from ledgers.commands.top_up_wallet import top_up_wallet
 from ledgers.models import StockItem
+from orders.commands.pay_order import pay_order
 from orders.models import Order
+from payments.commands.pick_due_refunds import pick_due_refunds
+from payments.commands.pursue_refund import pursue_refund
+from payments.commands.save_account import save_account
 from payments.models import Payment
 from payments.queries import bill_kinds
 from reconciliation.commands.recheck_finding import recheck_finding
@@ -334,6 +339,76 @@ def test_the_same_sku_in_two_shops_is_two_findings(books: Books) -> None:
     careless("UPDATE stock_item SET sellable = 0 WHERE merchant_id = %(other)s", tables=("stock_item",), other=other)
     states = {shop: recheck_finding(finding_id=finding.pk, now=LATER).state for shop, finding in found.items()}
     assert states == {other: "RESOLVED", books.shop.merchant_id: "OPEN"}
+
+
+@pytest.fixture
+def rich(books: Books) -> str:
+    """A buyer with a wallet of 1000.00, at a shop that takes balance."""
+    save_account(merchant_id=books.shop.merchant_id, channel="balance", mchid="", app_id="", now=at(8))
+    buyer = user_id("rich")
+    top_up_wallet(merchant_id=books.shop.merchant_id, user_id=buyer, amount_fen=100000, reference="bank-1", now=at(8))
+    return buyer
+
+
+def paid_by_balance(books: Books, buyer: str) -> Order:
+    """The wallet answers by itself: no side of a channel has to be played."""
+    shop = books.shop
+    order = shop.order(shop.quote(buyer, [NUTS.goods["tea"].line()], now=at(9)), now=at(9, 1), pay_method="balance")
+    pay_order(
+        merchant_id=shop.merchant_id,
+        order_no=order.order_no,
+        user_id=buyer,
+        payer_ref="",
+        key=shop.key("pay"),
+        now=at(9, 2),
+    )
+    shop.work_off(now=at(9, 3))
+    books.bill_days()
+    return Order.objects.get(pk=order.pk, status__in=Order.PAID_OR_LATER)
+
+
+def test_wallet_differs_from_its_entries(books: Books, rich: str) -> None:
+    paid_by_balance(books, rich)
+    careless(
+        "UPDATE wallet_account SET balance_fen = balance_fen + 7 WHERE user_id = %(buyer)s",
+        tables=("wallet_account",),
+        buyer=rich,
+    )
+    finding = books.finds("WALLET_DIFFERS", rich)
+    assert (finding.severity, finding.amount_fen) == ("P0", 7)
+    books.mended()
+
+
+def test_payment_by_balance_differs_from_the_wallet(books: Books, rich: str) -> None:
+    """The entry and the balance were lowered together: the wallet adds up, and the payment says another amount."""
+    order = paid_by_balance(books, rich)
+    careless(
+        "UPDATE wallet_entry SET delta_fen = delta_fen - 5, balance_after_fen = balance_after_fen - 5"
+        " WHERE kind = 'charge'",
+        "UPDATE wallet_account SET balance_fen = balance_fen - 5 WHERE user_id = %(buyer)s",
+        tables=("wallet_entry", "wallet_account"),
+        buyer=rich,
+    )
+    finding = books.finds("WALLET_PAYMENT_DIFFERS", Payment.objects.get(order_no=order.order_no).out_trade_no)
+    assert (finding.severity, finding.amount_fen) == ("P0", 5)
+    books.mended()
+
+
+def test_refund_to_a_balance_differs_from_the_wallet(books: Books, rich: str) -> None:
+    claim = books.claim(paid_by_balance(books, rich), line_no=1)
+    for attempt_id in pick_due_refunds():
+        pursue_refund(attempt_id=attempt_id, now=at(15, 30))
+    books.shop.work_off(now=at(15, 31))
+    careless(
+        "UPDATE wallet_entry SET delta_fen = delta_fen + 5, balance_after_fen = balance_after_fen + 5"
+        " WHERE kind = 'credit'",
+        "UPDATE wallet_account SET balance_fen = balance_fen + 5 WHERE user_id = %(buyer)s",
+        tables=("wallet_entry", "wallet_account"),
+        buyer=rich,
+    )
+    finding = books.finds("WALLET_REFUND_DIFFERS", f"{claim.after_sales_no}-0")
+    assert (finding.severity, finding.amount_fen) == ("P0", 5)
+    books.mended()
 
 
 def test_entry_that_does_not_balance(books: Books) -> None:
