@@ -374,9 +374,6 @@ class RefundRequest(models.Model):
     @transition(field=status, source=[Status.FAILED], target=Status.ABANDONED)
     def abandon(self) -> None: ...
 
-    @transition(field=status, source=[Status.PENDING, Status.FAILED], target=Status.FAILED)
-    def reroute(self) -> None: ...
-
     @transition(field=status, source=[Status.FAILED], target=Status.FAILED)
     def enter_voucher(self) -> None: ...
 
