@@ -18,6 +18,7 @@ from kernel.admin import Button, ButtonForm, QuitsAdmin, YuanField, reveal
 from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
 from ledgers.commands.top_up_wallet import top_up_wallet
+from ledgers.commands.withdraw_commission import withdraw_commission
 from ledgers.models import (
     Commission,
     CommissionAccount,
@@ -55,7 +56,7 @@ scoping.register(StockEntry, view=READERS)
 scoping.register(JournalEntry, view=MONEY_READERS)
 scoping.register(PointsAccount, view=READERS)
 scoping.register(WalletAccount, view=MONEY_READERS, actions={"top_up": FINANCE})
-scoping.register(CommissionAccount, view=MONEY_READERS)
+scoping.register(CommissionAccount, view=MONEY_READERS, actions={"pay_out": FINANCE})
 scoping.register(SalesDay, view=MONEY_READERS)
 for part in (
     JournalLine,
@@ -313,6 +314,25 @@ class WalletAdmin(QuitsAdmin):
         }
 
 
+class PayOutForm(ButtonForm):
+    amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"))
+    reference = forms.CharField(
+        label=gettext_lazy("Reference"),
+        max_length=64,
+        help_text=gettext_lazy("The number of the transfer to the beneficiary. It pays out once."),
+    )
+
+    def prepare(self) -> None:
+        if isinstance(self.obj, CommissionAccount):
+            self.fields["amount_fen"].initial = self.obj.withdrawable_fen
+
+
+def _what_is_paid_out(account: CommissionAccount) -> str:
+    return _("%(amount)s can be paid out. Record here what was transferred; nothing takes it back by itself.") % {
+        "amount": money.display(account.withdrawable_fen)
+    }
+
+
 @admin.register(CommissionAccount)
 class CommissionAdmin(QuitsAdmin):
     """What a beneficiary has, by bucket. Below zero is a debt that later commissions offset."""
@@ -329,6 +349,17 @@ class CommissionAdmin(QuitsAdmin):
     search_help_text = gettext_lazy("A whole beneficiary id.")
     ordering = ["-created_at", "-id"]
     change_form_template = "ledgers/account.html"
+    buttons = [
+        Button(
+            "pay_out",
+            gettext_lazy("Pay out"),
+            form=PayOutForm,
+            icon="payments",
+            variant="primary",
+            confirm=_what_is_paid_out,
+            allowed=lambda account: account.withdrawable_fen > 0,
+        ),
+    ]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return []
@@ -358,6 +389,24 @@ class CommissionAdmin(QuitsAdmin):
                 }
                 for row in CommissionEntry.objects.filter(account=obj).order_by("-id")[:MOST]
             ],
+        }
+
+    def do_pay_out(
+        self, request: HttpRequest, obj: CommissionAccount, data: dict[str, Any], *, key: BusinessKey, now: datetime
+    ) -> str:
+        done = withdraw_commission(
+            merchant_id=obj.merchant_id,
+            beneficiary=obj.beneficiary,
+            amount_fen=data["amount_fen"],
+            business_key=f"payout:{data['reference']}",
+            reference=data["reference"],
+            now=now,
+        )
+        if done.replayed:
+            return _("This reference had been paid out before. Nothing was written.")
+        return _("%(amount)s paid out; %(left)s can still be paid out.") % {
+            "amount": money.display(done.amount_fen),
+            "left": money.display(done.withdrawable_fen),
         }
 
 
