@@ -47,9 +47,9 @@ def run(*, figures: Figures, rounds: int, small: int = SMALL, large: int = LARGE
             raise RuntimeError(f"only offered in one size: {sorted(missing)[:5]}")
         for side in sides:
             side.look(places)
-        differing = [place for place in places if sides[0].queries[place] != sides[1].queries[place]]
-        if differing:
-            raise RuntimeError(f"queries grow with the rows: {differing[:5]}")
+        growing = [place for place in places if sides[1].queries[place] > sides[0].queries[place]]
+        if growing:
+            raise RuntimeError(f"queries grow with the rows: {growing[:5]}")
         for _round in range(rounds):
             if time.perf_counter() - began < SECONDS:
                 for side in sides:
