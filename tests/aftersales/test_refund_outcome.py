@@ -1,11 +1,14 @@
 """What the channel says, and the five rollbacks that follow a success, whatever arrives how often."""
 
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
+from aftersales.commands._roll_back_stock import roll_back_stock
 from aftersales.commands.run_rollback import run_rollback
-from aftersales.models import Rollback
+from aftersales.models import AfterSalesOrder, Rollback
 from kernel import inbox
 from kernel.errors import Refusal
 from kernel.models import InboxMessage, OutboxEvent
@@ -156,6 +159,21 @@ def test_returned_goods_go_where_the_inspection_said(now):
     number = paid.returned(1, qty=3)
     paid.confirm(number, sellable=1, defect=1, missing=1)
     paid.channel_says(f"{number}-0")
+    assert balances("cup") == (6, 0, 1)
+
+
+def test_the_ledger_itself_takes_returned_goods_once(now):
+    """Below the message's own mark: a second try, later and in a transaction of its own, moves nothing."""
+    paid = a_paid_order(now, Line(1000, qty=2, sku="cup"))
+    paid.ship(1)
+    stock(paid, "cup", sellable=5)
+    number = paid.returned(1, qty=2)
+    paid.confirm(number, sellable=1, defect=1)
+    paid.channel_says(f"{number}-0")
+    claim = AfterSalesOrder.objects.get(after_sales_no=number)
+    for minutes in (1, 2):
+        with transaction.atomic():
+            roll_back_stock(claim, now + timedelta(minutes=minutes))
     assert balances("cup") == (6, 0, 1)
 
 

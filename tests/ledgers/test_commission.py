@@ -93,6 +93,17 @@ def test_earned_held_withdrawable_withdrawn(merchant, now):
     assert commission_that_differs() == []
 
 
+def test_an_open_claim_holds_it_even_when_it_is_named(merchant, now):
+    """Whoever picked it before the claim came: the command itself looks again."""
+    accrue(merchant, now)
+    [due] = commissions_to_mature(now=now + WEEK)
+    hold(merchant, now, 10000)
+    assert not mature_commission(commission_id=due, now=now + WEEK).matured
+    assert buckets() == (2000, 0, 0, 0)
+    release(merchant, now)
+    assert mature_commission(commission_id=due, now=now + WEEK).matured
+
+
 def test_a21_withdrawn_then_refunded_is_offset_by_the_next_one(merchant, now):
     accrue(merchant, now)
     mature(now + WEEK)

@@ -145,6 +145,17 @@ def test_r14_a_validly_signed_wrong_amount_moves_nothing(trader, accepted):
     assert (anomaly["ours"]["amount_fen"], anomaly["theirs"]["amount_fen"]) == (3000, 2999)
 
 
+def test_a_validly_signed_notify_with_another_merchants_number_is_refused(trader, accepted):
+    _, refund = accepted
+    trader.sim.fault("notify.refund", "wrong_account")
+    trader.sim.settle(refund.refund_no)
+    work_until(lambda: kept(verdict="MALFORMED") >= 1)
+    first = ChannelNotify.objects.order_by("received_at", "id").first()
+    assert (first.verdict, first.reason) == ("MALFORMED", "signed for another merchant number or app")
+    assert not RefundFact.objects.filter(notify=first).exists()
+    assert request(refund).status == "PENDING"
+
+
 def test_a_number_we_never_gave_is_an_anomaly_not_a_crash(trader, accepted):
     from payments.registry import gateway_for
 
