@@ -19,6 +19,7 @@ CONNECTIONS = 32
 @pytest.mark.slow
 @pytest.mark.parametrize("expected_version", [None, 1])
 def test_200_orders_race_for_one_coupon(shop: Shop, expected_version) -> None:
+    """C3: whoever the coupon was promised to, one order gets it."""
     coupon_id = shop.issue().coupon_id
     seen: set[int] = set()
 

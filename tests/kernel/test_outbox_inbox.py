@@ -154,6 +154,7 @@ def test_an_event_of_a_worker_whose_clock_is_fast_is_not_kept_waiting(now, setti
 
 @pytest.mark.django_db(transaction=True)
 def test_relays_side_by_side_publish_each_event_once(now) -> None:
+    """C28."""
     for _ in range(60):
         happen(now)
     published: list[int] = []

@@ -1,5 +1,6 @@
 """Cases from public bug reports that concern orders, by their id in the list of cases. Those that are a command's
-ordinary refusal or race stand with the command (C1 C6 C8 C10 C12 C14 C17 C21 C22 C26 C27 C34 C36)."""
+ordinary refusal or race stand with the command (C1 C6 C8 C10 C12 C14 C17 C21 C22 C26 C27 C34 C36). C23 is R1; C3, C24
+and C28 stand with the races, the sweeps and the relay."""
 
 from datetime import timedelta
 

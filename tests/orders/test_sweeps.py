@@ -116,6 +116,7 @@ def test_two_sweeps_at_once_share_no_row(shop: Shop) -> None:
 
 
 def test_a_worker_that_dies_leaves_its_rows_due_again(shop: Shop) -> None:
+    """C24: due work is a scan of the tables, so a restart neither doubles nor loses it."""
     ordered = shop.order()
     now = shop.now + timedelta(minutes=31)
     assert claim_due(kind="check", now=now) == [ordered.order_id]

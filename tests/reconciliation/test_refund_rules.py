@@ -218,7 +218,7 @@ def test_claim_without_a_refund(books: Books) -> None:
 
 
 def test_over_midnight_is_a_timing_item(books: Books) -> None:
-    """Accepted 23:58, done 00:03: on both days all agree, and each day's totals count its own side."""
+    """R15. Accepted 23:58, done 00:03: on both days all agree, and each day's totals count its own side."""
     claim = books.claim(books.sale(), now=at(23, 40))
     books.shop.refund(claim, now=at(23, 58), done_at=at(0, 3, day=NEXT))
     books.bill_days(DAY, NEXT)
