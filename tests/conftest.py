@@ -26,6 +26,17 @@ def pytest_configure() -> None:
     settings.CACHES["default"]["LOCATION"] = address
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the slow tests counted, in their own words: the gate's output is where people look for it."""
+    for report in terminalreporter.stats.get("passed", []):
+        said = [line for line in report.capstdout.splitlines() if line.strip()]
+        if report.when == "call" and "slow" in report.keywords and said:
+            terminalreporter.section(report.nodeid, sep="─")
+            for line in said[:MOST_LINES]:
+                terminalreporter.line(line[:1200])
+
+
+MOST_LINES = 12
 KEPT_TABLES = {"django_migrations", "django_content_type", "auth_permission"}
 
 

@@ -331,6 +331,7 @@ def frozen_order(made) -> Book:
     return Book(books, allocation.payable_fen, points_used)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_never_above_and_exact_in_the_end(part):
     """In parts, so that the workers of a parallel run share it; each draws its own examples and prints its counts."""

@@ -152,6 +152,7 @@ ALL_BACK = {
 """Two units of 100.00, 50.00 by coupon, 10.00 by 100 points: 140.00 of goods, one sellable and one defect."""
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_all_orders_of_the_five_each_three_times(now):
     refunded = a_refunded_order(now, {"sellable": 1, "defect": 1})

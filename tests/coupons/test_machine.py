@@ -447,7 +447,7 @@ def test_random_lives_of_coupons(transactional_db, now, part: int, record_proper
         "refused": {name: Part.refused[name] for name in COMMANDS},
         "codes": dict(sorted(Part.codes.items())),
     }
-    print(json.dumps(figures, indent=1))
+    print(json.dumps(figures))
     record_property("coupon_machine", figures)
     folder = Path(django_settings.QUITS_VAR) / "reports"
     folder.mkdir(parents=True, exist_ok=True)

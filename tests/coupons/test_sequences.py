@@ -191,7 +191,7 @@ def test_every_order_of_events(transactional_db, now, part: int, record_property
         "cpu_seconds": round(process_time() - busy, 1),
         "outcomes": dict(sorted(outcomes.items())),
     }
-    print(json.dumps(figures, indent=1))
+    print(json.dumps(figures))
     record_property("coupon_sequences", figures)
     folder = Path(django_settings.QUITS_VAR) / "reports"
     folder.mkdir(parents=True, exist_ok=True)

@@ -138,7 +138,7 @@ def run_until(done: Callable[[], bool], seconds: float) -> bool:
     return False
 
 
-def test_every_order_converges(shop: Shop, live_server, settings, capsys) -> None:
+def test_every_order_converges(shop: Shop, live_server, settings) -> None:
     settings.QUITS_BASE_URL = live_server.url
     shop.merchant.payment_window_seconds = 60
     type(shop.merchant).objects.filter(pk=shop.id).update(payment_window_seconds=60)
@@ -163,8 +163,7 @@ def test_every_order_converges(shop: Shop, live_server, settings, capsys) -> Non
         shop.simulator.clear_faults()
         settled = run_until(lambda: not open_things(), 240)
     counts = shop.simulator.get("state")["counts"]
-    with capsys.disabled():
-        report(seed, plans, counts, time.monotonic() - began)
+    report(seed, plans, counts, time.monotonic() - began)
     assert settled, f"still open (seed {seed}): {open_things()}"
     assert not [error for error in failures if not isinstance(error, OSError)], failures[:3]
     check_books(shop)

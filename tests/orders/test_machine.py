@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -299,7 +300,8 @@ class OrderMachine(RuleBasedStateMachine):
             assert CouponDecision.objects.filter(order=order, decision="refund_order").exists()
 
 
-def test_random_lives_of_orders(shop: Shop, capsys) -> None:
+@pytest.mark.slow
+def test_random_lives_of_orders(shop: Shop) -> None:
     from ledgers.commands.adjust_stock import adjust_stock
 
     for sku in ("NUT", "TEA"):
@@ -317,6 +319,5 @@ def test_random_lives_of_orders(shop: Shop, capsys) -> None:
             print_blob=True,
         ),
     )
-    with capsys.disabled():
-        print(f"\norder machine: accepted {dict(OrderMachine.accepted)}; refused {dict(OrderMachine.refused)}")
+    print(f"\norder machine: accepted {dict(OrderMachine.accepted)}; refused {dict(OrderMachine.refused)}")
     assert sum(OrderMachine.accepted.values()) > EXAMPLES * STEPS / 5
