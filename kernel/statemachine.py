@@ -80,7 +80,7 @@ class Touch:
 
     `s` is its row. With `first` it takes its lock before the moving row does, where the order of locks wants that;
     it cannot read `u` then, and when it misses the transition matches nothing. `beside` names tables (with aliases)
-    that it reads as they were; as `name` the rest of the statement finds the row's primary key.
+    that it reads as they were.
     """
 
     model: type[models.Model]
@@ -88,7 +88,6 @@ class Touch:
     changes: Mapping[str, Any]
     first: bool = False
     beside: str = ""
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,18 +103,20 @@ class Emit:
 
 @dataclass(frozen=True)
 class Carry:
-    """Another row's edge, carried by this one's statement: that row moves too if it can, and then leaves all it has to.
+    """Another row's edge, carried by this one's statement: that row moves along it, with its guards and all it leaves.
 
-    `t` is that row; `where` ties it to `u` and to `beside` (further tables), in place of the edge's own guards. `bind`
-    says the parameters of what it leaves in SQL over `t` (as it is afterwards), `u` and `beside`; others stay
-    parameters. Whether it moved comes back under `name`, 0 or 1.
+    `t` is that row; `where` ties it to `u` and to `beside` (further tables). `bind` says the edge's parameters in SQL
+    over these; one that reads `t` sees the row before in guards and changes, and after in what it leaves. What is not
+    bound stays a parameter. Unless `optional`, the row has to move or the whole transition breaks; whether an optional
+    one did comes back under `name`, 0 or 1.
     """
 
     edge: "Edge"
     name: str
-    beside: str
     where: str
-    bind: Mapping[str, str]
+    beside: str = ""
+    bind: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = False
 
 
 def key_row(**members: Any) -> Insert:
@@ -133,7 +134,7 @@ def key_row(**members: Any) -> Insert:
 
 
 class StatementBroken(Exception):
-    """A transition matched its row but a `Touch` did not hit exactly one, or a first `Touch` hit and the row did not.
+    """A transition matched its row but a `Touch` or `Carry` did not hit exactly one, or a first `Touch` hit alone.
 
     The database took the statement back; a transaction around it has ended."""
 
@@ -146,7 +147,7 @@ class Edge:
     method: str
     guards: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
-    writes: Sequence[Insert | Touch | Emit | Carry] = ()
+    writes: Sequence[Insert | Touch | Carry] = ()
     emit: Emit | None = None
     returning: Sequence[str] = ()
     reads: Mapping[str, Sql] = field(default_factory=dict)
@@ -281,7 +282,7 @@ class _Compiler:
         prefix = "" if self.row == "u" else f"{self.row}_"
         for index, write in enumerate(writes):
             if isinstance(write, Touch):
-                name = write.name or f"{prefix}k{index}"
+                name = f"{prefix}k{index}"
                 text = f"{name} AS ({self._touch(write)})"
                 if write.first:
                     self.first[name] = text
@@ -297,21 +298,29 @@ class _Compiler:
                 self.parts.append(f"{prefix}i{index} AS ({self._insert(row, f'{prefix}made_{index}')})")
 
     def _carry(self, carry: Carry) -> None:
-        inner = _Compiler(carry.edge, row=carry.name, bind=carry.bind)
-        column, source, target = inner._transition()
-        inner._compile_writes()
-        bound = "".join(f", {text} AS {_bound(name)}" for name, text in carry.bind.items())
-        status = inner._field(carry.edge.model, column).column
+        if any(isinstance(write, Carry) or (isinstance(write, Touch) and write.first) for write in carry.edge.writes):
+            raise ValueError(f"{carry.edge.method} cannot be carried: it carries or precedes something itself")
+        here = _Compiler(carry.edge, row="t", bind=carry.bind)
+        column, source, target = here._transition()
+        status = here._field(carry.edge.model, column).column
+        where = [f't."{status}" = {literal(source)}', f"({carry.where})"]
+        where += [here._condition(carry.edge.model, name, value) for name, value in carry.edge.guards.items()]
+        left = _Compiler(carry.edge, row=carry.name, bind={name: f"{carry.name}.{_bound(name)}" for name in carry.bind})
+        left._compile_writes()
+        kept = left._kept(" ".join(left.parts)) + "".join(f", {text} AS {_bound(n)}" for n, text in carry.bind.items())
         self.parts.append(
-            f'{carry.name} AS (UPDATE "{inner.meta.db_table}" t SET {inner._settings(column, target)}'
-            f' FROM u, {carry.beside} WHERE t."{status}" = {literal(source)} AND {carry.where}'
-            f" RETURNING {inner._kept(' '.join(inner.parts))}{bound})"
+            f'{carry.name} AS (UPDATE "{here.meta.db_table}" t SET {here._settings(column, target)}'
+            f" FROM {', '.join(filter(None, ['u', carry.beside]))} WHERE {' AND '.join(where)} RETURNING {kept})"
         )
-        self.parts += inner.parts
-        self.checks += inner.checks
-        self.made += inner.made
-        self.emits |= inner.emits
-        self.reads[carry.name] = f"SELECT count(*) FROM {carry.name}"
+        self.parts += left.parts
+        self.checks += left.checks
+        self.made += left.made
+        self.emits |= left.emits
+        moved = f"SELECT count(*) FROM {carry.name}"
+        if carry.optional:
+            self.reads[carry.name] = moved
+        else:
+            self.checks.append(self._unless(f"({moved}) = 1"))
 
     @staticmethod
     def _unless(good: str) -> str:
@@ -365,7 +374,7 @@ class _Compiler:
         )
         where = " AND ".join(self._condition(write.model, name, value, "s") for name, value in write.where.items())
         sources = ", ".join(filter(None, ["" if write.first else self.row, write.beside]))
-        found = f'{" FROM " if sources else ""}{sources} WHERE {where} RETURNING s."{write.model._meta.pk.column}"'
+        found = f"{' FROM ' if sources else ''}{sources} WHERE {where} RETURNING 1"
         return f'UPDATE "{write.model._meta.db_table}" s SET {settings}{found}'
 
     def _event(self, emit: Emit) -> Insert:
@@ -400,7 +409,7 @@ class _Compiler:
             members = ", ".join(f"{literal(name)}, {self._value(item, None)}" for name, item in value.members.items())
             return f"jsonb_build_object({members})"
         if isinstance(value, P):
-            text = f"{self.row}.{_bound(value.name)}" if value.name in self.bind else f"%({value.name})s"
+            text = f"({self.bind[value.name]})" if value.name in self.bind else f"%({value.name})s"
             return f"{text}::{value.type}" if value.type is not None else self._cast(text, target)
         if isinstance(value, dict | list):
             return f"{literal(json.dumps(value, ensure_ascii=False))}::jsonb"
@@ -411,7 +420,7 @@ class _Compiler:
         if self.row == "u":
             return value.text
         text = re.sub(r"\bu\.", f"{self.row}.", value.text)
-        return re.sub(r"%\((\w+)\)s", lambda m: f"{self.row}.{_bound(m[1])}" if m[1] in self.bind else m[0], text)
+        return re.sub(r"%\((\w+)\)s", lambda m: f"({self.bind[m[1]]})" if m[1] in self.bind else m[0], text)
 
     @staticmethod
     def _cast(text: str, target: "models.Field[Any, Any] | None") -> str:

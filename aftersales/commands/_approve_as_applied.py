@@ -15,11 +15,12 @@ from aftersales.actors import By
 from aftersales.commands._start_refund import AMOUNTS
 from aftersales.commands._transition import declare
 from aftersales.models import GoodsState, Hold, Status
+from kernel import numbers
 from kernel.idempotency import BusinessKey
-from kernel.statemachine import Json, New, P, Sql, StatementBroken, advance, key_row
+from kernel.statemachine import Carry, Json, New, P, Sql, StatementBroken, advance, key_row
 from orders.commands.hold_units import touch_line
-from payments.commands.request_refund import Asked, refund_beside, refund_ids
-from payments.models import RefundRequest
+from payments.commands.request_refund import BY_THE_CHANNEL
+from payments.models import Payment, RefundRequest
 
 USUAL = f"""
 s.id = a.line_id AND a.merchant_id = %(merchant_id)s::uuid AND a.after_sales_no = %(after_sales_no)s::text
@@ -41,11 +42,18 @@ LINE = touch_line(
     freight="a.applied_freight_fen",
     unshipped=" ".join(STILL_HERE.split()),
 )
-REFUND = Asked(
-    owner_kind=f"'{RefundRequest.OwnerKind.AFTER_SALES}'",
-    owner_no="u.after_sales_no",
-    amount_fen="(u.approved_goods_fen + u.approved_freight_fen)",
-    reason="u.reason_code",
+REFUND = Carry(
+    BY_THE_CHANNEL,
+    name="refunded",
+    where=f"t.order_no = u.order_no AND t.kind = '{Payment.Kind.ORDER}'",
+    bind={
+        "merchant_id": "u.merchant_id",
+        "owner_kind": f"'{RefundRequest.OwnerKind.AFTER_SALES}'",
+        "owner_no": "u.after_sales_no",
+        "amount_fen": "u.approved_goods_fen + u.approved_freight_fen",
+        "reason": "u.reason_code",
+        "number": "u.after_sales_no || '-0'",
+    },
 )
 KEY = key_row(
     after_sales_no=New("after_sales_no"),
@@ -74,7 +82,7 @@ AS_APPLIED = declare(
             "liability": New("liability"),
         }
     ),
-    writes=[LINE, KEY, *refund_beside(REFUND)],
+    writes=[LINE, KEY, REFUND],
     returning=["approved_goods_fen", "approved_freight_fen"],
 )
 
@@ -96,7 +104,8 @@ def approve_as_applied(
         return None  # a statement that breaks would take the caller's transaction with it
     params = {
         **key.params(),
-        **refund_ids(),
+        "request_id": numbers.uuid7(),
+        "attempt_id": numbers.uuid7(),
         "merchant_id": merchant_id,
         "after_sales_no": after_sales_no,
         "expected_version": expected_version,

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from aftersales.actors import By
 from aftersales.models import AfterSalesLog, AfterSalesOrder, Status
 from kernel.errors import IllegalTransition, Refusal, VersionConflict
-from kernel.statemachine import Edge, Emit, Insert, New, P, Sql, Touch, advance, edges_of
+from kernel.statemachine import Carry, Edge, Emit, Insert, New, P, Sql, Touch, advance, edges_of
 
 
 class InArbitration(IllegalTransition):
@@ -26,7 +26,7 @@ def declare(
     event: str,
     changes: Mapping[str, Any] | None = None,
     guards: Mapping[str, Any] | None = None,
-    writes: Sequence[Insert | Touch | Emit] = (),
+    writes: Sequence[Insert | Touch | Carry] = (),
     during_dispute: bool = False,
     by_number: bool = False,
     returning: Sequence[str] = (),

@@ -35,27 +35,6 @@ def move(
     `refusal` says why the coupon as it is now was not moved: a refusal (raised), a result that the command had
     before, or None when nothing stands against it. Adds to `params` the business key, the ids and the actor.
     """
-    values = _values(attempt, merchant_id, params, now=now)
-    if connection.in_atomic_block:
-        with unit_of_work(now=now):
-            return _find_out(edge, _try_once(edge, attempt, values), attempt, values, result, refusal)
-    # The usual case needs no transaction around it: the statement is one.
-    row = _try_once(edge, attempt, values)
-    if isinstance(row, dict):
-        return row
-    with unit_of_work(now=now):
-        return _find_out(edge, row, attempt, values, result, refusal)
-
-
-def move_or_not(
-    *, edge: Edge, merchant_id: UUID, attempt: Attempt, params: Mapping[str, Any], now: datetime
-) -> dict[str, Any] | None:
-    """The same statement for a caller that has another way when it misses: None, nothing written, no evidence left."""
-    return advance(edge, pk=attempt.coupon_id, params=_values(attempt, merchant_id, params, now=now))
-
-
-def _values(attempt: Attempt, merchant_id: UUID, params: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
-    """The parameters that every edge of a coupon has, and those of this one."""
     if merchant_id != attempt.key.merchant_id:
         raise ValueError("a business key belongs to the merchant of its command")
     values = {
@@ -68,7 +47,15 @@ def _values(attempt: Attempt, merchant_id: UUID, params: Mapping[str, Any], *, n
     }
     if attempt.expected_version is not None:
         values["expected_version"] = attempt.expected_version
-    return values
+    if connection.in_atomic_block:
+        with unit_of_work(now=now):
+            return _find_out(edge, _try_once(edge, attempt, values), attempt, values, result, refusal)
+    # The usual case needs no transaction around it: the statement is one.
+    row = _try_once(edge, attempt, values)
+    if isinstance(row, dict):
+        return row
+    with unit_of_work(now=now):
+        return _find_out(edge, row, attempt, values, result, refusal)
 
 
 def _find_out(

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from coupons import leases
-from coupons.commands.move import move, move_or_not
+from coupons.commands.move import move
 from coupons.ledger import END_LEASE, LEASE_PROOF, NEXT_VERSION, NO_LEASE, NOW, operation
 from coupons.models import CouponCommand, CouponRedemption, CouponStatus, UserCoupon
 from coupons.refusals import Attempt, CouponRefused, refusal_of_lease, token_matches
@@ -99,13 +98,18 @@ def redeem_coupon(
     person) is the order coordinator's to decide: nothing here overwrites a newer lease.
     """
     attempt = Attempt(CouponCommand.REDEEM, key, coupon_id, actor, order_no, expected_version)
-    params = _params(lock_token, payment_no)
-    token_hash, redemption_id = params["token_hash"], params["redemption_id"]
+    token_hash = leases.hash_token(lock_token)
+    redemption_id = numbers.uuid7()
     moved = move(
         edge=REDEEM,
         merchant_id=merchant_id,
         attempt=attempt,
-        params=params,
+        params={
+            "token_hash": token_hash,
+            "lock_id": leases.lock_id_of(lock_token),
+            "redemption_id": redemption_id,
+            "payment_no": payment_no,
+        },
         result=Redeemed,
         refusal=lambda coupon: (
             _earlier_redemption(attempt, coupon, token_hash) or refusal_of_lease(attempt, coupon, token_hash=token_hash)
@@ -115,41 +119,6 @@ def redeem_coupon(
     if isinstance(moved, Redeemed):
         return moved
     return Redeemed(coupon_id, order_no, redemption_id, payment_no, "USED", moved["state_version"], now)
-
-
-def redeem_if_held(
-    *,
-    merchant_id: UUID,
-    coupon_id: UUID,
-    order_no: str,
-    lock_token: str,
-    expected_version: int,
-    payment_no: str,
-    key: BusinessKey,
-    now: datetime,
-    actor: str = "system",
-) -> bool:
-    """`redeem_coupon` for a transaction that goes on another way when the lease is not the order's any more.
-
-    False: nothing was written, no evidence left; the transaction is as it was.
-    """
-    moved = move_or_not(
-        edge=REDEEM,
-        merchant_id=merchant_id,
-        attempt=Attempt(CouponCommand.REDEEM, key, coupon_id, actor, order_no, expected_version),
-        params=_params(lock_token, payment_no),
-        now=now,
-    )
-    return moved is not None
-
-
-def _params(lock_token: str, payment_no: str) -> dict[str, Any]:
-    return {
-        "token_hash": leases.hash_token(lock_token),
-        "lock_id": leases.lock_id_of(lock_token),
-        "redemption_id": numbers.uuid7(),
-        "payment_no": payment_no,
-    }
 
 
 def _earlier_redemption(attempt: Attempt, coupon: UserCoupon, token_hash: bytes) -> Redeemed | CouponRefused | None:

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from coupons import leases
 from coupons.commands.lock_coupon import lock_coupon
-from coupons.commands.redeem_coupon import REDEEM, redeem_coupon, redeem_if_held
+from coupons.commands.redeem_coupon import REDEEM, redeem_coupon
 from coupons.commands.release_coupon import release_coupon
 from coupons.models import CouponStatus, UserCoupon
 from coupons.refusals import CouponRefused
@@ -44,29 +44,26 @@ class CouponSettled:
     cause: str = ""
 
 
-HELD = """
-SELECT ARRAY[e.coupon_id::text, e.lock_id::text, l.key_version::text, c.state_version::text]
-FROM order_coupon e JOIN user_coupon c ON c.id = e.coupon_id JOIN coupon_lock l ON l.id = e.lock_id
-WHERE e.order_id = {order} AND c.status = 'LOCKED' AND c.lock_id = e.lock_id
-"""
 REDEEM_HELD = Carry(
     REDEEM,
     name="redeemed",
     beside="order_coupon e JOIN coupon_lock l ON l.id = e.lock_id",
-    where="e.order_id = u.id AND t.id = e.coupon_id AND t.merchant_id = u.merchant_id"
-    " AND t.locked_order_no = u.order_no AND t.lock_id = e.lock_id AND t.lock_token_hash = l.token_hash",
+    where="e.order_id = u.id AND t.id = e.coupon_id AND t.lock_id = e.lock_id",
     bind={
+        "key_merchant_id": "u.merchant_id",
         "order_no": "u.order_no",
         "lock_id": "e.lock_id",
+        "token_hash": "l.token_hash",
+        "expected_version": "t.state_version",  # the lease is the proof, in the same statement
         "payment_no": "u.out_trade_no",
         "actor": f"'{ACTOR}'",
-        "key_merchant_id": "u.merchant_id",
         "key": "'order:' || u.order_no || ':redeem:v' || (t.state_version - 1)",
         "request_hash": "%(redeem_hash)s::text",
     },
+    optional=True,
 )
 """The usual way of an order that is paid: it holds its coupon's lease, so the coupon is redeemed by the statement that
-moves the order. The lease's id and token hash are the proof. When it does not take, `redeem_for_order` decides."""
+moves the order. When it does not take, `redeem_for_order` decides."""
 
 
 def redeem_params(payment_no: str) -> dict[str, Any]:
@@ -78,35 +75,6 @@ def redeem_params(payment_no: str) -> dict[str, Any]:
     }
 
 
-def redeem_held(held: list[str] | None, *, merchant_id: UUID, order_no: str, payment_no: str, now: datetime) -> bool:
-    """The usual way of a paid order: it holds its coupon's lease, so the coupon is redeemed under it. Joins the
-    caller's transaction, which holds the order. `held` is a row of HELD; the version proves that it is still true.
-
-    False: the lease is no longer the order's; nothing is written, `redeem_for_order` decides.
-    """
-    if held is None:
-        return False
-    coupon_id, lock_id, key_version, version = held
-    return redeem_if_held(
-        merchant_id=merchant_id,
-        coupon_id=UUID(coupon_id),
-        order_no=order_no,
-        lock_token=leases.make_token(UUID(lock_id), int(key_version)),
-        expected_version=int(version),
-        payment_no=payment_no,
-        key=redeem_key(merchant_id, order_no, int(version), payment_no),
-        now=now,
-        actor=ACTOR,
-    )
-
-
-def _read_held(order_id: UUID) -> list[str] | None:
-    with connection.cursor() as cursor:
-        cursor.execute(HELD.format(order="%s"), [order_id])
-        row = cursor.fetchone()
-    return row[0] if row else None
-
-
 def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponSettled:
     """A paid order uses its coupon, under the lease it holds; joins the caller's transaction, which holds the order.
 
@@ -114,10 +82,6 @@ def redeem_for_order(order: Order, *, payment_no: str, now: datetime) -> CouponS
     expired or another order's → `refund_order`, coupon_state `conflict` and an anomaly; `refund_conflict` sends the
     money back after a while: the order is never kept at a price whose coupon it does not have.
     """
-    held = _read_held(order.pk)
-    if redeem_held(held, merchant_id=order.merchant_id, order_no=order.order_no, payment_no=payment_no, now=now):
-        Order.objects.filter(pk=order.pk).update(coupon_state=CouponState.REDEEMED)
-        return CouponSettled(CouponState.REDEEMED)
     evidence = OrderCoupon.objects.get(order=order)
     cause = _try_redeem(order, evidence, payment_no=payment_no, now=now)
     if not cause:
@@ -261,9 +225,11 @@ def facts_of(order: Order, evidence: OrderCoupon) -> dict[str, Any]:
 
 def _try_redeem(order: Order, evidence: OrderCoupon, *, payment_no: str, now: datetime) -> str:
     """Redeem under the order's own lease. "" when it took; otherwise the refusal's code, its evidence kept."""
+    coupon = UserCoupon.objects.select_for_update().get(pk=evidence.coupon_id)
+    version = coupon.state_version if coupon.lock_id == evidence.lock_id else evidence.coupon_version
     try:
         with transaction.atomic():
-            _redeem(order, evidence, version=evidence.coupon_version, payment_no=payment_no, now=now)
+            _redeem(order, evidence, version=version, payment_no=payment_no, now=now)
     except CouponRefused as refusal:
         leave_evidence(refusal, now=now)
         return refusal.code

@@ -6,26 +6,22 @@ from typing import Any
 from uuid import UUID
 
 from kernel.errors import IllegalTransition
-from kernel.statemachine import Carry, Edge, Insert, P, Sql, Touch, advance
+from kernel.statemachine import Carry, Edge, P, Sql, advance
 from kernel.transactions import unit_of_work
 from orders.actors import SYSTEM, Actor
 from orders.commands._coordinate_coupon import REDEEM_HELD, redeem_for_order, redeem_params
 from orders.models import CouponState, Order, OrderStatusLog
 from orders.moves import NEXT_VERSION, event, log_row, move_params
 from payments.commands.open_payment import open_payment
-from payments.commands.record_payment_paid import (
-    BESIDE_AN_ORDER,
-    AmountDiffers,
-    TradeNoDiffers,
-    record_payment_paid,
-)
+from payments.commands.record_payment_paid import PAY, AmountDiffers, TradeNoDiffers, record_payment_paid
 from payments.gateway import PaymentFact
+from payments.models import Payment
 
 FULFIL_GRACE = Sql("%(now)s::timestamptz + interval '60 seconds'")
 """The sweeper leaves a paid order to the usual way (the event) for this long."""
 
 
-def _edge(*beside: Insert | Touch | Carry) -> Edge:
+def _edge(*beside: Carry) -> Edge:
     return Edge(
         Order,
         "confirm_paid",
@@ -49,7 +45,14 @@ def _edge(*beside: Insert | Touch | Carry) -> Edge:
 
 
 CONFIRM_PAID = _edge()
-CONFIRM_WITH_PAYMENT = _edge(*BESIDE_AN_ORDER)
+CONFIRM_WITH_PAYMENT = _edge(
+    Carry(
+        PAY[Payment.Status.AWAITING],
+        name="paid",
+        where="t.id = %(payment_id)s::uuid AND t.order_no = u.order_no",
+    )
+)
+"""The usual case: a payment that was just seen AWAITING. If it is not, the statement breaks and writes nothing."""
 
 
 @dataclass(frozen=True)

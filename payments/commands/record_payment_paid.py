@@ -9,8 +9,7 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from kernel import errors
-from kernel.models import OutboxEvent
-from kernel.statemachine import Edge, Emit, Insert, Json, New, P, Sql, Touch, advance, edges_of
+from kernel.statemachine import Edge, Emit, New, P, Sql, advance
 from kernel.transactions import unit_of_work
 from payments.models import Payment
 
@@ -52,52 +51,6 @@ PAY = {
         Payment.Status.CLOSED,
     )
 }
-
-
-BESIDE_AN_ORDER = (
-    Touch(
-        Payment,
-        where={
-            "id": P("payment_id"),
-            "order_no": New("order_no"),
-            "status": Payment.Status.AWAITING,
-            "amount_fen": P("amount_fen"),
-        },
-        changes={
-            "status": edges_of(Payment, "record_paid")[Payment.Status.AWAITING],
-            "trade_no": P("trade_no"),
-            "paid_at": P("paid_at"),
-            "payer_ref": Sql("coalesce(nullif(%(payer_ref)s::text, ''), s.payer_ref)"),
-            "payer_paid_fen": P("payer_paid_fen"),
-            "version": Sql("s.version + 1"),
-        },
-    ),
-    Insert(
-        OutboxEvent,
-        {
-            "name": SUCCEEDED.name,
-            "merchant_id": New("merchant_id"),
-            "subject": New("order_no"),
-            "payload": Json(
-                {
-                    "payment_id": P("payment_id", "uuid"),
-                    "order_no": New("order_no"),
-                    "out_trade_no": P("out_trade_no"),
-                    "trade_no": P("trade_no"),
-                    "kind": Payment.Kind.ORDER,
-                    "channel": P("channel"),
-                    "amount_fen": P("amount_fen", "bigint"),
-                    "paid_at": P("paid_at", "timestamptz"),
-                }
-            ),
-            "created_at": P("now"),
-            "available_at": P("now"),
-        },
-    ),
-)
-"""The usual case (AWAITING, a payment of the order itself) as parts of the statement that confirms the order: the same
-row and the same event as `record_payment_paid` writes, one statement less on the way of every payment. The edge is the
-machine's own. A payment that is not AWAITING after all breaks the statement, and nothing is written."""
 
 
 class AmountDiffers(errors.Refusal):

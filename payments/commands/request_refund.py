@@ -5,137 +5,87 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
 from kernel import errors, numbers
-from kernel.statemachine import Edge, Emit, Insert, New, P, Sql, Touch, advance
+from kernel.statemachine import Edge, Emit, Insert, New, P, Sql, advance
 from kernel.transactions import unit_of_work
 from payments.accounts import REFUND_WINDOW_DAYS
 from payments.models import MAX_REFUNDS_PER_PAYMENT, Payment, RefundAttempt, RefundRequest
 
 NUMBER = re.compile(r"[0-9A-Za-z_-]{4,48}", re.ASCII)
 
+NOT_YET = Sql(
+    "NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = t.id"
+    " AND r.owner_kind = %(owner_kind)s::text AND r.owner_no = %(owner_no)s::text)"
+)
+FITS = Sql("t.refund_committed_fen + %(amount_fen)s::bigint <= t.amount_fen")
+BY_CHANNEL = Sql(
+    f"t.refund_count < {MAX_REFUNDS_PER_PAYMENT}"
+    f" AND t.paid_at > clock_timestamp() - interval '{REFUND_WINDOW_DAYS} days'"
+)
 
-@dataclass(frozen=True)
-class Asked:
-    """Who asks for how much, in SQL: parameters, or columns of the row in whose statement it happens (`u`)."""
-
-    owner_kind: str = "%(owner_kind)s::text"
-    owner_no: str = "%(owner_no)s::text"
-    amount_fen: str = "%(amount_fen)s::bigint"
-    reason: str = "%(refund_reason)s::text"
-
-
-BOUND = Asked()
-
-
-def _guards(asked: Asked, payment: str, *, by_channel: bool) -> dict[str, Any]:
-    """What a payment has to fulfil for a refund to be asked of it; `payment` is its alias."""
-    limits = (
-        f"{payment}.refund_count < {MAX_REFUNDS_PER_PAYMENT}"
-        f" AND {payment}.paid_at > clock_timestamp() - interval '{REFUND_WINDOW_DAYS} days'"
-    )
-    return {
-        "merchant_id": P("merchant_id"),
-        "once": Sql(
-            f"NOT EXISTS (SELECT 1 FROM refund_request r WHERE r.payment_id = {payment}.id"
-            f" AND r.owner_kind = {asked.owner_kind} AND r.owner_no = {asked.owner_no})"
-        ),
-        "amount": Sql(f"{payment}.refund_committed_fen + {asked.amount_fen} <= {payment}.amount_fen"),
-        **({"limits": Sql(limits)} if by_channel else {}),
-    }
-
-
-def _changes(asked: Asked, payment: str, *, by_channel: bool) -> dict[str, Any]:
-    """Room for the refund is taken in the payment."""
-    return {
-        "refund_committed_fen": Sql(f"{payment}.refund_committed_fen + {asked.amount_fen}"),
-        "version": Sql(f"{payment}.version + 1"),
-        **({"refund_count": Sql(f"{payment}.refund_count + 1")} if by_channel else {}),
-    }
-
-
-def _request(asked: Asked, payment: Any) -> dict[str, Any]:
-    return {
-        "id": P("request_id"),
-        "merchant": New("merchant_id"),
-        "payment": payment,
-        "order_no": New("order_no"),
-        "owner_kind": Sql(asked.owner_kind),
-        "owner_no": Sql(asked.owner_no),
-        "amount_fen": Sql(asked.amount_fen),
-        "reason": Sql(asked.reason),
-        "created_at": P("now"),
-    }
-
-
-def _sent(asked: Asked, payment: Any) -> list[Insert]:
-    """The request and its first attempt, which a worker sends to the channel; `payment` is the payment's id."""
-    attempt = {
-        "id": P("attempt_id"),
-        "merchant": New("merchant_id"),
-        "request": P("request_id"),
-        "payment": payment,
-        "seq": 0,
-        "number": Sql(f"{asked.owner_no} || '-0'"),
-        "amount_fen": Sql(asked.amount_fen),
-        "next_action_at": Sql("clock_timestamp()"),
-        "created_at": P("now"),
-    }
-    return [Insert(RefundRequest, {**_request(asked, payment), "attempts": 1}), Insert(RefundAttempt, attempt)]
-
-
-def _requested(asked: Asked) -> Emit:
-    return Emit(
-        "refund.requested",
-        subject=Sql(asked.owner_no),
-        payload={"refund_request_id": P("request_id", "uuid"), "attempt_id": P("attempt_id", "uuid")},
-    )
-
+REQUEST = {
+    "id": P("request_id"),
+    "merchant": New("merchant_id"),
+    "payment": New("id"),
+    "order_no": New("order_no"),
+    "owner_kind": P("owner_kind"),
+    "owner_no": P("owner_no"),
+    "amount_fen": P("amount_fen"),
+    "reason": P("reason"),
+    "created_at": P("now"),
+}
 
 BY_THE_CHANNEL = Edge(
     Payment,
     "commit_refund",
-    guards=_guards(BOUND, "t", by_channel=True),
-    changes=_changes(BOUND, "t", by_channel=True),
-    writes=_sent(BOUND, New("id")),
-    emit=_requested(BOUND),
+    guards={"merchant_id": P("merchant_id"), "once": NOT_YET, "amount": FITS, "limits": BY_CHANNEL},
+    changes={
+        "refund_committed_fen": Sql("t.refund_committed_fen + %(amount_fen)s::bigint"),
+        "refund_count": Sql("t.refund_count + 1"),
+        "version": Sql("t.version + 1"),
+    },
+    writes=[
+        Insert(RefundRequest, {**REQUEST, "attempts": 1}),
+        Insert(
+            RefundAttempt,
+            {
+                "id": P("attempt_id"),
+                "merchant": New("merchant_id"),
+                "request": P("request_id"),
+                "payment": New("id"),
+                "seq": 0,
+                "number": P("number"),
+                "amount_fen": P("amount_fen"),
+                "next_action_at": Sql("clock_timestamp()"),
+                "created_at": P("now"),
+            },
+        ),
+    ],
+    emit=Emit(
+        "refund.requested",
+        subject=P("owner_no"),
+        payload={"refund_request_id": P("request_id", "uuid"), "attempt_id": P("attempt_id", "uuid")},
+    ),
 )
 """Room is taken, the number is stored and the worker is woken, all in one statement."""
-
-
-def refund_beside(asked: Asked) -> list[Insert | Touch | Emit]:
-    """The same as parts of the statement of a row that has a merchant and an order number: from the order's payment.
-
-    Parameters: `refund_ids()`, merchant_id, now. Where the channel would refuse, the statement breaks.
-    """
-    taken = Touch(
-        Payment,
-        name="refunded",
-        where={
-            "order_no": New("order_no"),
-            "kind": Payment.Kind.ORDER,
-            "status": Payment.Status.PAID,
-            **_guards(asked, "s", by_channel=True),
-        },
-        changes=_changes(asked, "s", by_channel=True),
-    )
-    return [taken, *_sent(asked, Sql("SELECT id FROM refunded")), _requested(asked)]
-
 
 BY_OTHER_MEANS = Edge(
     Payment,
     "commit_refund",
-    guards=_guards(BOUND, "t", by_channel=False),
-    changes=_changes(BOUND, "t", by_channel=False),
+    guards={"merchant_id": P("merchant_id"), "once": NOT_YET, "amount": FITS},
+    changes={
+        "refund_committed_fen": Sql("t.refund_committed_fen + %(amount_fen)s::bigint"),
+        "version": Sql("t.version + 1"),
+    },
     writes=[
         Insert(
             RefundRequest,
             {
-                **_request(BOUND, New("id")),
+                **REQUEST,
                 "status": RefundRequest.Status.FAILED,
                 "route": RefundRequest.Route.OFFLINE,
                 "route_reason": P("route_reason"),
@@ -217,19 +167,20 @@ def request_refund(
     """
     if amount_fen <= 0 or NUMBER.fullmatch(owner_no) is None or owner_kind not in RefundRequest.OwnerKind.values:
         raise errors.InvalidInput(amount_fen=amount_fen, owner_kind=owner_kind, owner_no=owner_no)
-    ids = refund_ids()
+    request_id = numbers.uuid7()
     params = {
-        **ids,
         "merchant_id": merchant_id,
+        "request_id": request_id,
         "owner_kind": owner_kind,
         "owner_no": owner_no,
         "amount_fen": amount_fen,
-        "refund_reason": reason[:80],
+        "reason": reason[:80],
         "now": now,
     }
-    request_id, number = ids["request_id"], f"{owner_no}-0"
+    number = f"{owner_no}-0"
     with unit_of_work(now=now):
-        if advance(BY_THE_CHANNEL, pk=payment_id, params=params) is not None:
+        sent = {**params, "attempt_id": numbers.uuid7(), "number": number}
+        if advance(BY_THE_CHANNEL, pk=payment_id, params=sent) is not None:
             return RefundRequested(request_id, number, amount_fen, "PENDING", "channel", "")
         payment = Payment.objects.select_for_update().filter(id=payment_id, merchant_id=merchant_id).first()
         if payment is None:
@@ -243,17 +194,12 @@ def request_refund(
         if amount_fen > left_fen:
             raise RefundExceedsPaid(asked_fen=amount_fen, left_fen=left_fen, paid_fen=payment.amount_fen)
         # Room was freed between the statement and the lock, or one of the channel's limits is reached.
-        if advance(BY_THE_CHANNEL, pk=payment_id, params=params) is not None:
+        if advance(BY_THE_CHANNEL, pk=payment_id, params=sent) is not None:
             return RefundRequested(request_id, number, amount_fen, "PENDING", "channel", "")
         limit = "REFUND_COUNT" if payment.refund_count >= MAX_REFUNDS_PER_PAYMENT else "PAYMENT_TOO_OLD"
         if advance(BY_OTHER_MEANS, pk=payment_id, params={**params, "route_reason": limit}) is None:
             raise errors.VersionConflict(payment_id=str(payment_id))
         return RefundRequested(request_id, "", amount_fen, "FAILED", "offline", limit)
-
-
-def refund_ids() -> dict[str, UUID]:
-    """Ids of a request and its first attempt, made beforehand so that rows and event can name each other."""
-    return {"request_id": numbers.uuid7(), "attempt_id": numbers.uuid7()}
 
 
 def _replay(known: RefundRequest, *, amount_fen: int) -> RefundRequested:

@@ -4,7 +4,7 @@ from django.db import models
 from django_fsm import FSMField, transition
 
 from kernel import numbers
-from kernel.statemachine import Edge, Emit, Insert, New, P, Sql, Touch
+from kernel.statemachine import Carry, Edge, Emit, Insert, New, P, Sql, Touch
 
 
 class Door(models.Model):
@@ -81,8 +81,28 @@ REOPEN = Edge(
             where={"id": P("log_id"), "open": Sql("NOT s.ended")},
             changes={"ended": True},
         ),
-        Emit("door.reopened", subject=New("id"), payload={}),
     ],
+    emit=Emit("door.reopened", subject=New("id"), payload={}),
     returning=["version"],
 )
 """The log's row takes its lock before the door's."""
+
+
+def open_with_next(*, optional: bool, who: str = "the first") -> Edge:
+    """A door that opens another one with it, by that one's own edge."""
+    return Edge(
+        Door,
+        "open",
+        guards={"version": P("expected")},
+        changes={"version": Sql("t.version + 1")},
+        writes=[
+            Carry(
+                OPEN,
+                name="next_one",
+                where="t.id = %(next_id)s::uuid",
+                bind={"expected": "u.version - 1", "who": f"'{who}'"},
+                optional=optional,
+            )
+        ],
+        returning=["version"],
+    )

@@ -1,5 +1,6 @@
 import re
 import threading
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -10,8 +11,8 @@ from psycopg.adapt import Transformer
 
 from kernel import numbers
 from kernel.models import OutboxEvent
-from kernel.statemachine import LONGEST_STATEMENT, Edge, StatementBroken, advance, edges_of
-from tests.kernel.machine import CLOSE, OPEN, REOPEN, Door, DoorLog
+from kernel.statemachine import LONGEST_STATEMENT, Carry, Edge, StatementBroken, advance, edges_of
+from tests.kernel.machine import CLOSE, OPEN, REOPEN, Door, DoorLog, open_with_next
 
 MERCHANT = UUID(int=1)
 
@@ -125,6 +126,48 @@ def test_a_first_update_takes_its_lock_first(door: Door, log: DoorLog, now) -> N
         assert Door.objects.select_for_update(nowait=True).get().version == 1
     waiting.join(10)
     assert moved == [{"version": 2}]
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_a_carried_row_moves_by_its_own_edge(door: Door, now, optional: bool) -> None:
+    other = Door.objects.create(merchant_id=MERCHANT)
+    row = advance(open_with_next(optional=optional), pk=door.id, params=params(now, next_id=other.id))
+    assert row == ({"version": 2, "next_one": 1} if optional else {"version": 2})
+    other.refresh_from_db()
+    assert (other.status, other.version, other.opened_by) == ("OPEN", 2, "the first")
+    assert [(log.door_id, log.to_version) for log in DoorLog.objects.all()] == [(other.id, 2)]
+    event = OutboxEvent.objects.get()
+    assert (event.name, event.subject, event.payload) == (
+        "door.opened",
+        str(other.id)[:8],
+        {"by": "the first", "version": 2},
+    )
+
+
+@pytest.mark.parametrize("wrong", ["open already", "another version", "its guard says no", "unknown"])
+def test_a_row_that_cannot_be_carried(door: Door, now, wrong: str) -> None:
+    """Optional: the first one moves alone and says so. Otherwise neither moves."""
+    other = Door.objects.create(
+        merchant_id=MERCHANT,
+        status="OPEN" if wrong == "open already" else "CLOSED",
+        version=7 if wrong == "another version" else 1,
+    )
+    who = "robot" if wrong == "its guard says no" else "the first"
+    asked = params(now, next_id=numbers.uuid7() if wrong == "unknown" else other.id)
+    with pytest.raises(StatementBroken):
+        advance(open_with_next(optional=False, who=who), pk=door.id, params=asked)
+    assert Door.objects.get(pk=door.id).version == 1
+    alone = advance(open_with_next(optional=True, who=who), pk=door.id, params=asked)
+    assert alone == {"version": 2, "next_one": 0}
+    assert Door.objects.get(pk=other.id).version == other.version
+    assert not DoorLog.objects.exists()
+    assert not OutboxEvent.objects.exists()
+
+
+def test_what_carries_is_not_carried(doors) -> None:
+    outer = replace(OPEN, writes=[Carry(open_with_next(optional=True), name="far", where="true")])
+    with pytest.raises(ValueError, match="cannot be carried"):
+        _ = outer.statement
 
 
 def test_an_edge_takes_its_graph_from_the_machine() -> None:
