@@ -244,7 +244,7 @@ class AfterSalesAdmin(QuitsAdmin):
         done = approve_after_sales(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             ask=forms.ask_of(data),
             by=self.actor(request),
             key=key,
@@ -262,7 +262,7 @@ class AfterSalesAdmin(QuitsAdmin):
         reject_after_sales(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             reason=data["reason"],
             by=self.actor(request),
             key=key,
@@ -276,7 +276,7 @@ class AfterSalesAdmin(QuitsAdmin):
         done = confirm_return(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             dispositions={name: data[name] for name in ("sellable", "defect", "missing") if data[name]},
             note=data["note"],
             ask=forms.ask_of(data),
@@ -294,7 +294,7 @@ class AfterSalesAdmin(QuitsAdmin):
         reject_return(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             reason=data["reason"],
             carrier=data["carrier"],
             tracking_no=data["tracking_no"],
@@ -310,7 +310,7 @@ class AfterSalesAdmin(QuitsAdmin):
         done = retry_after_sales(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             by=self.actor(request),
             key=key,
             now=now,
@@ -329,7 +329,7 @@ class AfterSalesAdmin(QuitsAdmin):
         done = confirm_exchange(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             dispositions={name: data[name] for name in ("sellable", "defect", "missing") if data[name]},
             note=data["note"],
             ask=forms.ask_of(data),
@@ -347,7 +347,7 @@ class AfterSalesAdmin(QuitsAdmin):
         ship_replacement(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             carrier=data["carrier"],
             tracking_no=data["tracking_no"],
             by=self.actor(request),
@@ -362,7 +362,7 @@ class AfterSalesAdmin(QuitsAdmin):
         done = convert_to_refund(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             reason=data["reason"],
             by=self.actor(request),
             key=key,
@@ -448,7 +448,7 @@ class AfterSalesAdmin(QuitsAdmin):
         reject_failed(
             merchant_id=obj.merchant_id,
             after_sales_no=obj.after_sales_no,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             reason=reason,
             by=self.actor(request),
             key=key,

@@ -139,7 +139,7 @@ class ArbitrationAdmin(QuitsAdmin):
     ) -> str:
         done = decide_arbitration(
             case_id=obj.pk,
-            expected_version=data["seen_version"] or obj.version,
+            expected_version=data["seen_version"],
             goods_fen=data["goods_fen"],
             freight_fen=data["freight_fen"],
             responsible=data["responsible"],

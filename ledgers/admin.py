@@ -232,7 +232,7 @@ class TopUpForm(ButtonForm):
 
     merchant = forms.ModelChoiceField(label=gettext_lazy("Merchant"), queryset=Merchant.objects.none())
     user_id = forms.CharField(label=gettext_lazy("User"), max_length=64)
-    amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"))
+    amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"), least_fen=1)
     reference = forms.CharField(
         label=gettext_lazy("Reference"),
         max_length=64,
@@ -315,7 +315,7 @@ class WalletAdmin(QuitsAdmin):
 
 
 class PayOutForm(ButtonForm):
-    amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"))
+    amount_fen = YuanField(label=gettext_lazy("Amount (yuan)"), least_fen=1)
     reference = forms.CharField(
         label=gettext_lazy("Reference"),
         max_length=64,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,6 +23,12 @@ def get_unfinished_counts() -> dict[str, int]:
         .annotate(number=Count("id"))
     )
     return {**dict.fromkeys(("P0", "P1", "P2", "P3"), 0), **dict(found)}
+
+
+def get_unfinished(*, severities: Sequence[str], limit: int) -> list[Finding]:
+    """The gravest unfinished findings of these severities, oldest first."""
+    found = Finding.objects.filter(state__in=Finding.UNFINISHED, severity__in=severities)
+    return list(found.order_by("severity", "first_seen_at", "id")[:limit])
 
 
 def get_last_run() -> ReconciliationRun | None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from aftersales.actors import By
-from aftersales.models import AfterSalesLog, AfterSalesOrder, Status
+from aftersales.models import Actor, AfterSalesLog, AfterSalesOrder, Status
 from kernel.errors import IllegalTransition, Refusal, VersionConflict
 from kernel.statemachine import Carry, Edge, Emit, Insert, New, P, Sql, Touch, advance, edges_of
 
@@ -174,12 +174,16 @@ def why_not(claim_id: UUID, *, expected_version: int) -> IllegalTransition | Ver
         "version": now_is.version,
     }
     if now_is.version != expected_version:
-        last = now_is.log.order_by("-to_version").first()
-        return ChangedMeanwhile(**data, expected_version=expected_version, changed_by=_name_of(last))
+        since = now_is.log.filter(to_version__gt=expected_version).order_by("-to_version").first()
+        return ChangedMeanwhile(**data, expected_version=expected_version, changed_by=_name_of(since))
     if now_is.is_disputed:
         return InArbitration(**data)
     return IllegalTransition(**data)
 
 
 def _name_of(line: AfterSalesLog | None) -> str:
-    return "" if line is None else line.actor_id or str(line.get_actor_kind_display())
+    """A colleague by name; a buyer only as what they are, because not everybody may read who it is."""
+    if line is None:
+        return ""
+    known = line.actor_id if line.actor_kind != Actor.BUYER else ""
+    return known or str(line.get_actor_kind_display())

@@ -5,6 +5,7 @@ form, and hands over to the page's `do_<name>`, which calls one command. A one-t
 command's business key, so that a double click and a reload do it once.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -122,12 +123,18 @@ def new_once() -> str:
     return numbers.uuid7().hex
 
 
+def once_of(request: HttpRequest) -> str:
+    """The one-time token of a form that was sent; "" when there is none, or none of ours."""
+    said = request.POST.get("once", "")
+    return said if re.fullmatch(r"[0-9A-Za-z_-]{1,64}", said, re.ASCII) else ""
+
+
 def key_of(*, once: str, merchant_id: UUID | None, button: str, subject: str, data: dict[str, Any]) -> BusinessKey:
     """The business key of one press of a button on one object."""
     said = {name: value for name, value in data.items() if name != "seen_version"}
     return business_key(
         merchant_id=merchant_id or NO_MERCHANT,
-        key=f"desk:{once[:64]}:{button}:{subject}"[:200],
+        key=f"desk:{once}:{button}:{subject}"[:200],
         button=button,
         subject=subject,
         data={name: value if _is_plain(value) else str(value) for name, value in said.items()},

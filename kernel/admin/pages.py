@@ -1,5 +1,6 @@
 """QuitsAdmin: a list and a page that read, scoped to the reader, with buttons that call commands."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -36,6 +37,11 @@ from kernel.errors import IllegalTransition, NotFound, Refusal, VersionConflict
 A = TypeVar("A", bound="type[ModelAdmin]")
 LATELY = timedelta(minutes=30)
 """A change that a person whose page is stale may have overlooked."""
+INCOMPLETE = gettext_lazy("The form came without its own token, so nothing was done. Look again and send it once more.")
+
+
+class NotSeen(VersionConflict):
+    message = gettext_lazy("The form does not say which version you looked at, so nothing was done. Look again.")
 
 
 def register(*models: type[Model]) -> Callable[[A], A]:
@@ -361,11 +367,12 @@ class QuitsAdmin(ModelAdmin):
         return self._ask_or_act(request, self.button_named(request, button, self.list_buttons), None, self.list_url())
 
     def _ask_or_act(self, request: HttpRequest, button: Button, obj: Any, back: str) -> HttpResponse:
-        form = self._form(request, button, obj, bulk=False)
-        if request.method == "POST" and (form is None or form.is_valid()):
+        form, once = self._form(request, button, obj, bulk=False), press.once_of(request)
+        if request.method == "POST" and not once:
+            messages.error(request, INCOMPLETE)
+        elif request.method == "POST" and (form is None or form.is_valid()):
             data = dict(form.cleaned_data) if form else {}
-            data["seen_version"] = _integer(request.POST.get("seen_version"))
-            refusal, said = self._act(request, button, obj, data, request.POST.get("once") or press.new_once())
+            refusal, said = self._act(request, button, obj, data, once, seen=request.POST.get("seen_version", ""))
             if isinstance(said, HttpResponse):
                 return said
             if isinstance(refusal, VersionConflict | IllegalTransition) and not refusal.data.get("changed_by"):
@@ -385,7 +392,7 @@ class QuitsAdmin(ModelAdmin):
             "obj": obj,
             "question": button.question(obj),
             "form": form,
-            "once": request.POST.get("once") or press.new_once(),
+            "once": once or press.new_once(),
             "seen_version": request.POST.get("seen_version") or getattr(obj, "version", ""),
             "back": back,
             "list_url": self.list_url(),
@@ -405,15 +412,15 @@ class QuitsAdmin(ModelAdmin):
     def _form(self, request: HttpRequest, button: Button, obj: Any, *, bulk: bool) -> Any:
         if button.form is None:
             return None
-        if request.method == "POST" and "once" in request.POST:
+        if request.method == "POST" and press.once_of(request):
             return button.form(request.POST, request.FILES, obj=obj, request=request)
         initial = {} if bulk else self.form_initial(request, obj, button)
         return button.form(initial=initial, obj=obj, request=request)
 
     def _act(
-        self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str
+        self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str, *, seen: str
     ) -> tuple[Refusal | None, Any]:
-        """Call the page's handler; tell success from refusal; write it down either way."""
+        """Call the page's handler; tell success from refusal; write it down either way. `seen`: the page's version."""
         policy, now = self.admin_site.policy, clock.now()
         before = self.snapshot(obj)
         merchant_id = policy.merchant_id_of(obj) if obj else policy.merchant_of(request.user)
@@ -422,6 +429,7 @@ class QuitsAdmin(ModelAdmin):
         )
         refused: Refusal | None = None
         try:
+            data["seen_version"] = _version_seen(obj, seen)
             said = getattr(self, f"do_{button.name}")(request, obj, data, key=key, now=now)
         except NotFound as error:
             raise Http404 from error
@@ -478,11 +486,13 @@ class QuitsAdmin(ModelAdmin):
         form = self._form(request, chosen, None, bulk=True)
         if form is not None and not form.is_valid():
             return self.ask_bulk(request, chosen, rows, form)
-        once, results = request.POST.get("once") or press.new_once(), []
+        once, results = press.once_of(request), []
+        if not once:
+            return self.ask_bulk(request, chosen, rows, form)
         for obj in rows:
             data = dict(form.cleaned_data) if form else {}
-            data["seen_version"] = _integer(request.POST.get(f"seen_{obj.pk}"))
-            ok, said = self._act_row(request, chosen, obj, data, once)
+            seen = request.POST.get(f"seen_{obj.pk}", "")
+            ok, said = self._act_row(request, chosen, obj, data, once, seen=seen)
             results.append(
                 {"obj": obj, "name": self.name_of(request, obj), "url": self.page_url(obj), "ok": ok, "said": said}
             )
@@ -501,12 +511,12 @@ class QuitsAdmin(ModelAdmin):
         return TemplateResponse(request, "admin/bulk_result.html", context)
 
     def _act_row(
-        self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str
+        self, request: HttpRequest, button: Button, obj: Any, data: dict[str, Any], once: str, *, seen: str
     ) -> tuple[bool, Any]:
         if not button.allowed(obj):
             return False, self.who_was_there(obj) or _("Not possible in this state.")
         try:
-            refusal, said = self._act(request, button, obj, data, once)
+            refusal, said = self._act(request, button, obj, data, once, seen=seen)
         except Http404:
             return False, _("There is no such object.")
         return refusal is None, _("Done.") if isinstance(said, HttpResponse) else said
@@ -576,8 +586,16 @@ def _valid_pks(model: type[Model], values: list[str]) -> list[Any]:
     return valid
 
 
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+def _version_seen(obj: Any, text: str) -> int | None:
+    """The version of the object that the person looked at; None for things without one.
+
+    Raises NotSeen when the form does not say it: nobody acts on what they did not see.
+    """
+    if not hasattr(obj, "version"):
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) is None:
+        raise NotSeen
+    return int(text)
 
 
 def _plain(value: Any) -> Any:

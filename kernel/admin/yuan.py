@@ -10,9 +10,10 @@ from kernel import money
 
 
 class YuanField(forms.CharField):
-    """An amount in yuan with at most two decimals; its value is fen."""
+    """An amount in yuan with at most two decimals; its value is fen, at least `least_fen`."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, least_fen: int = 0, **kwargs: Any) -> None:
+        self.least_fen = least_fen
         super().__init__(
             **{"max_length": 16, "widget": UnfoldAdminTextInputWidget(attrs={"inputmode": "decimal"}), **kwargs}
         )
@@ -30,4 +31,6 @@ class YuanField(forms.CharField):
             raise forms.ValidationError(_("An amount like 166.67 is needed.")) from error
         if fen < 0:
             raise forms.ValidationError(_("The amount must not be negative."))
+        if fen < self.least_fen:
+            raise forms.ValidationError(_("The amount must be more than zero."))
         return fen

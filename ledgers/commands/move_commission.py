@@ -25,7 +25,7 @@ class NotWithdrawable(errors.Refusal):
 class CommissionKeyReused(errors.Refusal):
     code = "IDEMPOTENCY_KEY_REUSED"
     status = 422
-    message = _("This business key was used for another movement of commission.")
+    message = _("This reference was used for another movement of commission.")
 
 
 errors.refuse_on_constraint("commission_movement_happens_once", CommissionKeyReused)

@@ -170,7 +170,9 @@ def test_templates_campaigns_and_policies_are_made_on_their_pages(shop: Shop, no
     merchant = Merchant.objects.get(pk=shop.merchant_id)
 
     def press(path: str, **values: str) -> None:
-        answer = http.post(f"/admin/coupons/{path}/", {"merchant": str(merchant.pk), "once": path, **values})
+        answer = http.post(
+            f"/admin/coupons/{path}/", {"merchant": str(merchant.pk), "once": path.replace("/", "-"), **values}
+        )
         assert answer.status_code == 302, answer.content.decode()[-3000:]
 
     press(
@@ -194,7 +196,7 @@ def test_templates_campaigns_and_policies_are_made_on_their_pages(shop: Shop, no
         when_risk_flagged="REVIEW",
     )
     draft = ReturnPolicy.objects.get(version=2)
-    press(f"returnpolicy/{draft.pk}/do/publish")
+    press(f"returnpolicy/{draft.pk}/do/publish", seen_version=str(draft.version))
 
     issue = partial(shop.issue, template_code="ten", campaign_code="spring", now=clock.now())
     issued = UserCoupon.objects.get(pk=issue().coupon_id)

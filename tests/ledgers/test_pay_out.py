@@ -36,7 +36,7 @@ def test_a_transfer_is_recorded_once(account, now) -> None:
     assert StaffAction.objects.filter(action__contains="pay_out").count() >= 1
 
 
-@pytest.mark.parametrize("yuan", ["20.01", "0", "-1", "1e3", "much", "99999999999999"])
+@pytest.mark.parametrize("yuan", ["20.01", "0.00", "-0", "0", "-1", "1e3", "much", "99999999999999"])
 def test_never_more_than_there_is(account, now, yuan: str) -> None:
     assert "paid out;" not in pay_out(clerk("anna", Role.FINANCE, now), account, yuan)
     assert buckets() == (2000, 2000, 0, 0)

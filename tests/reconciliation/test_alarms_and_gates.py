@@ -71,13 +71,13 @@ def test_gate(without_accounts: Books, django_user_model) -> None:
     assert run_command("gate") == (0, "P0 0\nP1 0\n")
     break_stock()
     without_accounts.run()
-    assert run_command("gate") == (1, "P0 1\nP1 0\n")
+    assert run_command("gate") == (1, "P0 1\nP1 0\nP0 STOCK_DIFFERS TEA-250G OPEN\n")
     finding = Finding.objects.get()
     mei = django_user_model.objects.create(username="mei")
     accept_finding(finding_id=finding.pk, author_id=mei.pk, reason="counted", expected_version=1, now=LATER)
     assert run_command("gate")[0] == 0
     careless("UPDATE finding SET state = 'OPEN', closed_at = NULL, severity = 'P1'")
-    assert run_command("gate") == (1, "P0 0\nP1 1\n")
+    assert run_command("gate") == (1, "P0 0\nP1 1\nP1 STOCK_DIFFERS TEA-250G OPEN\n")
     careless("UPDATE finding SET severity = 'P2'")
     assert run_command("gate") == (0, "P0 0\nP1 0\n")
 
