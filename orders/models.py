@@ -321,11 +321,7 @@ class Order(models.Model):
             models.Index(
                 fields=["fulfilment", "-created_at", "-id"], condition=~Q(fulfilment="done"), name="order_by_fulfilment"
             ),
-            models.Index(
-                fields=["coupon_state", "-created_at", "-id"],
-                condition=Q(coupon_state__in=["leased", "released", "honoured", "conflict"]),
-                name="order_by_coupon_trouble",
-            ),
+            models.Index(fields=["coupon_state", "-created_at", "-id"], name="order_by_coupon_state"),
             models.Index(
                 fields=["closed_reason", "-created_at", "-id"],
                 condition=~Q(closed_reason=""),

@@ -324,7 +324,7 @@ class RefundAdmin(QuitsAdmin):
         return []
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        found, _more = admin.exactly(queryset, search_term, "owner_no", "order_no", "refund_no")
+        found, _more = admin.exactly(queryset, search_term, "owner_no", "order_no")
         attempts = RefundAttempt.objects.filter(number=search_term.strip()).values_list("request_id", flat=True)
         numbered = list(attempts[:20]) if search_term.strip() else []
         return (queryset.filter(pk__in=numbered) if numbered else found), False
@@ -415,7 +415,7 @@ class NotifyAdmin(QuitsAdmin):
     )
     legends = NOTIFIES
     search_fields = ["out_trade_no"]
-    search_help_text = gettext_lazy("A whole payment, trade, refund or notify number, or an address.")
+    search_help_text = gettext_lazy("A whole payment, trade, refund or notify number, or the address of refused ones.")
     ordering = ["-received_at", "-id"]
     change_form_template = "payments/notify.html"
 
@@ -423,9 +423,11 @@ class NotifyAdmin(QuitsAdmin):
         return []
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        columns = ("out_trade_no", "trade_no", "refund_no", "notify_no", "address")
+        columns = ("out_trade_no", "trade_no", "refund_no", "notify_no")
         found, _more = admin.exactly(queryset, search_term, *columns)
         term = search_term.strip()
+        if term and not found.exists():
+            found, _more = admin.exactly(queryset.exclude(verdict=ChannelNotify.Verdict.VERIFIED), term, "address")
         if term and not found.exists():
             numbers = Payment.objects.filter(order_no=term).values_list("out_trade_no", flat=True)
             return queryset.filter(out_trade_no__in=list(numbers[:20])), False

@@ -159,7 +159,9 @@ class Payment(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["merchant", "order_no"], name="payment_by_order"),
+            models.Index(fields=["order_no", "merchant"], name="payment_of_order"),
+            models.Index(fields=["out_trade_no"], name="payment_by_number"),
+            models.Index(fields=["trade_no"], condition=~Q(trade_no=""), name="payment_by_trade_no"),
             models.Index(fields=["-created_at", "-id"], name="payment_newest"),
             models.Index(fields=["merchant", "-created_at", "-id"], name="payment_newest_of_merchant"),
             models.Index(fields=["paid_at"], condition=Q(status="PAID"), name="payment_by_paid_at"),
@@ -260,6 +262,7 @@ class ChannelNotify(models.Model):
             models.Index(fields=["out_trade_no"], condition=~Q(out_trade_no=""), name="notify_by_out_trade_no"),
             models.Index(fields=["trade_no"], condition=~Q(trade_no=""), name="notify_by_trade_no"),
             models.Index(fields=["refund_no"], condition=~Q(refund_no=""), name="notify_by_refund_no"),
+            models.Index(fields=["notify_no"], condition=~Q(notify_no=""), name="notify_by_notify_no"),
             models.Index(
                 fields=["address", "received_at"], condition=~Q(verdict="VERIFIED"), name="notify_refused_by_address"
             ),
@@ -342,8 +345,8 @@ class RefundRequest(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["merchant", "owner_no"], name="refund_by_owner"),
-            models.Index(fields=["merchant", "order_no"], name="refund_by_order"),
+            models.Index(fields=["owner_no", "merchant"], name="refund_of_owner"),
+            models.Index(fields=["order_no", "merchant"], name="refund_of_order"),
             models.Index(fields=["-created_at", "-id"], name="refund_newest"),
             models.Index(fields=["merchant", "-created_at", "-id"], name="refund_newest_of_merchant"),
             models.Index(fields=["succeeded_at"], condition=Q(status="SUCCEEDED"), name="refund_by_succeeded_at"),
