@@ -143,12 +143,12 @@ TEMPLATES = [
 ]
 
 # --- PostgreSQL: one statement per transition needs server-side binding and prepared statements -----------------
-_IS_WEB = os.environ.get("QUITS_PROCESS") == "web"
 DATABASES: dict[str, dict[str, Any]] = {
     "default": dict(
         dj_database_url.parse(
             env("DATABASE_URL", "postgresql://quits_app@127.0.0.1:5432/quits"),
-            conn_max_age=0 if _IS_WEB else 60,
+            engine="config.postgresql",
+            conn_max_age=60,
             conn_health_checks=True,
         )
     )
@@ -159,7 +159,6 @@ DATABASES["default"]["OPTIONS"] = {
     "prepare_threshold": 3,
     "connect_timeout": 5,
     "application_name": f"quits-{os.environ.get('QUITS_PROCESS', 'manage')}",
-    **({"pool": {"min_size": 2, "max_size": 16, "timeout": 5}} if _IS_WEB else {}),
 }
 DATABASE_OWNER_URL = os.environ.get("DATABASE_OWNER_URL") or os.environ.get("DATABASE_URL", "")
 """The role that owns the tables: migrations and tests connect as it, the product never does."""
