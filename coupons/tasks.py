@@ -15,7 +15,7 @@ from kernel import clock
 PAGE = 500
 PAGES = 100
 """At most so many pages a run; the next run goes on where the work is."""
-ROWS_PER_SECOND = 4_000
+ROWS_PER_SECOND = 3_000
 """An unthrottled scanner halves the rate of locks beside it."""
 RECENTLY = timedelta(days=2)
 

@@ -15,7 +15,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin as desk
-from kernel import inbox
+from kernel import inbox, money
+from kernel.admin.yuan import YuanField
 from kernel.errors import IllegalTransition
 from kernel.idempotency import BusinessKey
 from kernel.models import IdempotencyKey, InboxMessage, OutboxEvent
@@ -651,12 +652,12 @@ class StaffActionAdmin(desk.QuitsAdmin):
         names = sorted(set(obj.before) | set(obj.after))
         return {
             "changes": [
-                (self._label(obj, name), obj.before.get(name), obj.after.get(name))
+                (self._label(obj, name), *(self._words(obj, name, side.get(name)) for side in (obj.before, obj.after)))
                 for name in names
                 if obj.before.get(name) != obj.after.get(name)
             ],
             "entered": [
-                (self._label(obj, name), value)
+                (self._label(obj, name), self._words(obj, name, value))
                 for name, value in obj.detail.items()
                 if name != "seen_version" and name not in names
             ],
@@ -664,15 +665,34 @@ class StaffActionAdmin(desk.QuitsAdmin):
 
     def _label(self, obj: StaffAction, name: str) -> str:
         """The words of a field: the model's, else the form's of the button, else the name itself."""
+        field = self._field(obj, name)
+        words = getattr(field, "verbose_name", None) or getattr(field, "label", None)
+        return str(words or name)
+
+    def _words(self, obj: StaffAction, name: str, value: Any) -> Any:
+        """A value as its page shows it: choices by their names, amounts in yuan, yes and no."""
+        field = self._field(obj, name)
+        if isinstance(value, bool):
+            return _("Yes") if value else _("No")
+        if isinstance(value, int) and (name.endswith("_fen") or isinstance(field, YuanField)):
+            return money.display(value)
+        choices: Any = ()
+        if isinstance(field, Field):
+            choices = field.flatchoices
+        elif isinstance(field, forms.ChoiceField) and not isinstance(field, forms.ModelChoiceField):
+            choices = field.choices
+        return dict(choices).get(value, value) if isinstance(value, str | int) else value
+
+    def _field(self, obj: StaffAction, name: str) -> Any:
+        """The model's field of that name, else that of the button's form, else None."""
         page = self._page_of(obj)
         if page is None:
-            return name
+            return None
         try:
-            return str(page.model._meta.get_field(name).verbose_name)
+            return page.model._meta.get_field(name)
         except FieldDoesNotExist:
-            buttons = [row for row in [*page.buttons, *page.list_buttons] if row.name == obj.action and row.form]
-            fields = [row.form.base_fields[name] for row in buttons if row.form and name in row.form.base_fields]
-            return str(fields[0].label or name) if fields else name
+            forms_of_it = [row.form for row in [*page.buttons, *page.list_buttons] if row.name == obj.action]
+            return next((form.base_fields[name] for form in forms_of_it if form and name in form.base_fields), None)
 
     def _page_of(self, obj: StaffAction) -> desk.QuitsAdmin | None:
         page = next(

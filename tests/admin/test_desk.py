@@ -115,6 +115,7 @@ def test_owner_changes_settings_and_sees_who_did(page: Page, live_server, log_in
     shot("trail-zh")
     page.locator("tbody th a").first.click()
     expect(page.get_by_role("row", name="审核时限（小时） 48 24")).to_be_visible()
+    expect(page.get_by_role("row", name="运费分摊 按金额 按行平均")).to_be_visible()
     shot("trail-entry-zh")
 
     merchant.refresh_from_db()

@@ -1,4 +1,6 @@
+import multiprocessing
 import threading
+import time
 from datetime import timedelta
 from uuid import UUID
 
@@ -269,3 +271,19 @@ def test_the_content_of_an_event_is_fixed(now) -> None:
     event = happen(now)
     with pytest.raises(ProgrammingError, match="Cannot update"):
         OutboxEvent.objects.filter(id=event.id).update(payload={"n": 2})
+
+
+def test_the_processes_of_one_parent_share_their_wake_ups() -> None:
+    def in_a_child() -> int:
+        before = valkey.client().llen("critical")
+        child = multiprocessing.get_context("fork").Process(target=outbox.wake)
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0
+        return valkey.client().llen("critical") - before
+
+    outbox._LAST_WAKE[0] = time.monotonic() + 60  # another process woke the relay just now
+    assert in_a_child() == 0
+    outbox._LAST_WAKE[0] = 0.0
+    assert in_a_child() == 1
+    assert outbox._LAST_WAKE[0] > 0.0
