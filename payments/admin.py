@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin as django_admin
@@ -117,12 +118,22 @@ def _find_payment(scope: Scope, term: str) -> Iterable[Hit]:
         )
 
 
+def _requests_of(term: str) -> list[UUID]:
+    """The requests that a refund number belongs to: one of those the channel was sent, or the number of a refund that
+    went another way, which is its owner's with an ending. Whose they are is the caller's to ask."""
+    number = term.strip()
+    sent = RefundAttempt.objects.filter(number=number).values_list("request_id", flat=True)
+    owner_no = number.rpartition("-")[0]
+    other = RefundRequest.objects.filter(owner_no=owner_no, refund_no=number).values_list("pk", flat=True)
+    return list(sent[:20]) or (list(other[:20]) if owner_no else [])
+
+
 def _find_refund(scope: Scope, term: str) -> Iterable[Hit]:
-    for attempt in scope.of(RefundAttempt).filter(number=term)[:5]:
+    for refund in scope.of(RefundRequest).filter(pk__in=_requests_of(term))[:5]:
         yield Hit(
-            attempt.number,
-            f"{_('Refund')} {money.display(attempt.amount_fen)}",
-            reverse("admin:payments_refundrequest_change", args=[attempt.request_id]),
+            term,
+            f"{_('Refund')} {money.display(refund.amount_fen)}",
+            reverse("admin:payments_refundrequest_change", args=[refund.pk]),
         )
 
 
@@ -324,10 +335,10 @@ class RefundAdmin(QuitsAdmin):
         return []
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        found, _more = admin.exactly(queryset, search_term, "owner_no", "order_no")
-        attempts = RefundAttempt.objects.filter(number=search_term.strip()).values_list("request_id", flat=True)
-        numbered = list(attempts[:20]) if search_term.strip() else []
-        return (queryset.filter(pk__in=numbered) if numbered else found), False
+        numbered = _requests_of(search_term)
+        if numbered:
+            return queryset.filter(pk__in=numbered), False
+        return admin.exactly(queryset, search_term, "owner_no", "order_no")
 
     def page_context(self, request: HttpRequest, obj: RefundRequest) -> dict[str, Any]:
         return pages.refund_context(obj)
