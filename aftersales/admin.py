@@ -132,8 +132,8 @@ class AfterSalesAdmin(QuitsAdmin):
     export_columns = [
         (gettext_lazy("No."), "after_sales_no"),
         (gettext_lazy("Order no."), "order_no"),
-        (gettext_lazy("Type"), "get_type_display"),
-        (gettext_lazy("Status"), "get_status_display"),
+        (gettext_lazy("Type"), "type"),
+        (gettext_lazy("Status"), "status"),
         (gettext_lazy("Reason"), lambda claim: reason_label(claim.reason_code)),
         (gettext_lazy("Applied for (yuan)"), lambda claim: money.fen_to_yuan(claim.applied_total_fen)),
         (

@@ -276,6 +276,7 @@ AXES_LOCKOUT_TEMPLATE = "admin/locked_out.html"
 AXES_ENABLE_ADMIN = False
 AXES_IPWARE_PROXY_COUNT = int(os.environ.get("QUITS_PROXY_COUNT", "0"))
 LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "admin:index"
 QUITS_SECOND_FACTOR_ROLES = frozenset(filter(None, os.environ.get("QUITS_SECOND_FACTOR_ROLES", "").split(",")))
 """Roles that may not work without an authenticator app, for example "finance,operations"."""
 QUITS_ISSUER = os.environ.get("QUITS_ISSUER", "Quits")

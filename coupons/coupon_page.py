@@ -50,6 +50,15 @@ REASONS: dict[str, str | Promise] = {
     "RISK_FLAGGED": gettext_lazy("the refund is flagged as a risk"),
     "REVIEWED": gettext_lazy("a person looked at it"),
 }
+ACTORS: dict[str, str | Promise] = {
+    "system": gettext_lazy("System"),
+    "system:scanner": gettext_lazy("System: deadlines"),
+    "orders.create_quote": gettext_lazy("System: price quote"),
+    "orders.release_quote": gettext_lazy("System: price quote given up"),
+    "orders.create_order": gettext_lazy("System: new order"),
+    "orders.coordinate_coupon": gettext_lazy("System: course of the order"),
+}
+"""Parts of the system that act on coupons, by the name they sign with."""
 LEASE_COLOURS = 6
 """How many leases in a row are told apart by colour (coupon.css)."""
 
@@ -127,6 +136,16 @@ def reasons_of(codes: list[str]) -> str:
     return _(", ").join(str(REASONS.get(code, code)) for code in codes)
 
 
+def actor_of(actor: str) -> str:
+    """Who acted, in words: a part of the system, an API client by its key, a person by their login."""
+    kind, _sep, name = actor.partition(":")
+    if actor in ACTORS:
+        return str(ACTORS[actor])
+    if kind == "client":
+        return _("API client %(key)s") % {"key": name}
+    return name if kind == "staff" else actor
+
+
 def _label(entry: TimelineEntry) -> str:
     if entry.kind == "operation":
         return str(CouponCommand(entry.title).label)
@@ -152,7 +171,7 @@ def _tone(entry: TimelineEntry) -> str:
 def _facts(entry: TimelineEntry) -> list[tuple[str, str]]:
     """What is worth saying of an entry beside its label, as (name, value)."""
     detail = entry.detail
-    facts = [(_("Order no."), entry.order_no), (_("Who"), entry.actor)]
+    facts = [(_("Order no."), entry.order_no), (_("Who"), actor_of(entry.actor))]
     if entry.kind == "refusal":
         facts += [(_("Reason"), detail["code"]), (_("Expected version"), detail["expected_version"])]
         if detail["token_matched"] is not None:

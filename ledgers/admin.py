@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from kernel import admin, money
 from kernel.admin import Button, ButtonForm, QuitsAdmin, YuanField, reveal
@@ -137,7 +137,7 @@ class StockEntryAdmin(QuitsAdmin):
     def sku(self, entry: StockEntry) -> str:
         return entry.item.sku
 
-    @django_admin.display(description=gettext_lazy("Change"))
+    @django_admin.display(description=pgettext_lazy("of a balance", "Change"))
     def change(self, entry: StockEntry) -> SafeString:
         return badge(f"{entry.delta:+d}", "success" if entry.delta > 0 else "warning")
 
@@ -150,6 +150,7 @@ ACCOUNTS: dict[str, Any] = {
     "channel_clearing:alipay": gettext_lazy("Alipay owes us"),
     "channel_clearing:balance": gettext_lazy("Balances of users"),
     "channel_clearing:offline": gettext_lazy("Paid offline"),
+    "wallet_funding": gettext_lazy("Money for top-ups"),
 }
 
 

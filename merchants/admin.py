@@ -1,5 +1,6 @@
 """Back office pages of this floor: the shop's settings, merchants, staff, API clients, the audit trail."""
 
+import ast
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -7,17 +8,21 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib import admin
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Field, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kernel import admin as desk
 from kernel import inbox, money
+from kernel.admin.columns import badge
 from kernel.admin.yuan import YuanField
-from kernel.errors import IllegalTransition
+from kernel.errors import IllegalTransition, Refusal
 from kernel.idempotency import BusinessKey
 from kernel.models import IdempotencyKey, InboxMessage, OutboxEvent
 from merchants import roles, scoping, second_factor_pages  # noqa: F401 (its pages register themselves)
@@ -313,8 +318,9 @@ class StaffAdmin(desk.QuitsAdmin):
     list_select_related = ["user", "merchant"]
     list_filter = ["role", desk.MerchantFilter]
     search_fields = ["user__username"]
-    fields = ["user", "role", "merchant", "active", "last_login", "has_factor", "must_change_password", "created_at"]
-    readonly_fields = ["active", "last_login", "has_factor"]
+    _last_login = desk.when("user__last_login", gettext_lazy("Last login"))
+    fields = ["user", "role", "merchant", "active", _last_login, "has_factor", "must_change_password", "created_at"]
+    readonly_fields = ["active", _last_login, "has_factor"]
     change_form_template = "admin/merchants/staff/page.html"
     list_hint = gettext_lazy("Everybody who may enter the back office, and in which role.")
     audit_fields = ["role", "merchant_id", "must_change_password"]
@@ -363,10 +369,6 @@ class StaffAdmin(desk.QuitsAdmin):
     @admin.display(description=gettext_lazy("Active"), boolean=True)
     def active(self, obj: Staff) -> bool:
         return obj.user.is_active
-
-    @admin.display(description=gettext_lazy("Last login"))
-    def last_login(self, obj: Staff) -> datetime | None:
-        return obj.user.last_login
 
     @admin.display(description=gettext_lazy("Second factor"), boolean=True)
     def has_factor(self, obj: Staff) -> bool:
@@ -584,6 +586,25 @@ class ApiClientAdmin(desk.QuitsAdmin):
         return _("Switched on.")
 
 
+def sentence_of(code: str) -> str:
+    """What the refusal of this code tells people; the code itself when there is none any more."""
+    kinds: list[type[Refusal]] = [Refusal]
+    for kind in kinds:  # grows while it is read: every subclass, the nearest first
+        if kind.code == code:
+            return str(kind.message)
+        kinds += kind.__subclasses__()
+    return code
+
+
+def _list_in(text: str) -> Any:
+    """The list that the trail keeps as text (see kernel.admin.pages), or the text."""
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return found if isinstance(found, list) else text
+
+
 @desk.register(StaffAction)
 class StaffActionAdmin(desk.QuitsAdmin):
     list_display = [
@@ -624,11 +645,11 @@ class StaffActionAdmin(desk.QuitsAdmin):
         "subject_kind",
         "subject_label",
         "subject_id",
-        "outcome_badge",
+        "outcome_said",
         "address",
         "user_agent",
     ]
-    readonly_fields = ["action_label", "subject_kind", "outcome_badge"]
+    readonly_fields = ["action_label", "subject_kind", "outcome_said"]
 
     @admin.display(description=gettext_lazy("Action"))
     def action_label(self, obj: StaffAction) -> str:
@@ -664,23 +685,26 @@ class StaffActionAdmin(desk.QuitsAdmin):
         }
 
     def _label(self, obj: StaffAction, name: str) -> str:
-        """The words of a field: the model's, else the form's of the button, else the name itself."""
+        """The words of a field: the model's, else the form's of the button, else the frame's, else the name itself."""
         field = self._field(obj, name)
         words = getattr(field, "verbose_name", None) or getattr(field, "label", None)
-        return str(words or name)
+        return str(words or {"filters": _("Filters")}.get(name, name))
 
     def _words(self, obj: StaffAction, name: str, value: Any) -> Any:
-        """A value as its page shows it: choices by their names, amounts in yuan, yes and no."""
+        """A value as its page shows it: choices by their names, amounts in yuan, yes and no, lists as words."""
         field = self._field(obj, name)
+        if isinstance(field, ArrayField) and isinstance(value, str):
+            value = _list_in(value)
+        if isinstance(value, list):
+            return _(", ").join(str(self._words(obj, name, each)) for each in value)
         if isinstance(value, bool):
             return _("Yes") if value else _("No")
         if isinstance(value, int) and (name.endswith("_fen") or isinstance(field, YuanField)):
             return money.display(value)
-        choices: Any = ()
-        if isinstance(field, Field):
-            choices = field.flatchoices
-        elif isinstance(field, forms.ChoiceField) and not isinstance(field, forms.ModelChoiceField):
-            choices = field.choices
+        choices: Any = field.flatchoices if isinstance(field, Field) else ()
+        asked = None if choices else self._form_field(obj, name)
+        if isinstance(asked, forms.ChoiceField) and not isinstance(asked, forms.ModelChoiceField):
+            choices = asked.choices
         return dict(choices).get(value, value) if isinstance(value, str | int) else value
 
     def _field(self, obj: StaffAction, name: str) -> Any:
@@ -691,8 +715,14 @@ class StaffActionAdmin(desk.QuitsAdmin):
         try:
             return page.model._meta.get_field(name)
         except FieldDoesNotExist:
-            forms_of_it = [row.form for row in [*page.buttons, *page.list_buttons] if row.name == obj.action]
-            return next((form.base_fields[name] for form in forms_of_it if form and name in form.base_fields), None)
+            return self._form_field(obj, name)
+
+    def _form_field(self, obj: StaffAction, name: str) -> Any:
+        """The field of that name of the button's form, else None."""
+        page = self._page_of(obj)
+        buttons = [*page.buttons, *page.list_buttons] if page else []
+        forms_of_it = [row.form for row in buttons if row.name == obj.action]
+        return next((form.base_fields[name] for form in forms_of_it if form and name in form.base_fields), None)
 
     def _page_of(self, obj: StaffAction) -> desk.QuitsAdmin | None:
         page = next(
@@ -701,10 +731,17 @@ class StaffActionAdmin(desk.QuitsAdmin):
         return page if isinstance(page, desk.QuitsAdmin) else None
 
     @admin.display(description=gettext_lazy("Result"))
-    def outcome_badge(self, obj: StaffAction) -> str:
-        from kernel.admin.columns import badge
+    def outcome_badge(self, obj: StaffAction) -> SafeString:
+        if obj.outcome == "done":
+            return badge(_("done"), "success")
+        return format_html('<span title="{}">{}</span>', sentence_of(obj.outcome), badge(_("Refused"), "danger"))
 
-        return badge(_("done"), "success") if obj.outcome == "done" else badge(obj.outcome, "danger")
+    @admin.display(description=gettext_lazy("Result"))
+    def outcome_said(self, obj: StaffAction) -> SafeString:
+        """The result on the entry's own page: a refusal with its sentence beside it."""
+        if obj.outcome == "done":
+            return self.outcome_badge(obj)
+        return format_html("{} {}", self.outcome_badge(obj), sentence_of(obj.outcome))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAction]:
         return super().get_queryset(request).select_related("merchant")

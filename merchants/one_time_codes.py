@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import secrets
 import struct
+import unicodedata
 from datetime import datetime
 from urllib.parse import quote
 
@@ -32,11 +33,17 @@ def step_of(now: datetime) -> int:
     return int(now.timestamp()) // STEP_SECONDS
 
 
+def typed(code: str) -> str:
+    """A code as it was meant: full-width digits (a Chinese keyboard types them) made plain, letters small, and no
+    spaces or hyphens."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", code).lower() if sign.isalnum())
+
+
 def matching_step(secret: str, code: str, *, now: datetime, after: int) -> int | None:
     """The step whose code this is, near now and later than the last one used (`after`); None when there is none."""
-    present = step_of(now)
+    present, given = step_of(now), typed(code).encode()
     for step in range(present - DRIFT_STEPS, present + DRIFT_STEPS + 1):
-        if step > after and hmac.compare_digest(code_at(secret, step), code):
+        if step > after and hmac.compare_digest(code_at(secret, step).encode(), given):
             return step
     return None
 
@@ -55,5 +62,6 @@ def new_recovery_codes(count: int = 8) -> list[str]:
 
 
 def recovery_hash(code: str) -> str:
-    """How a recovery code is stored."""
-    return hashlib.sha256(code.strip().lower().replace(" ", "").encode()).hexdigest()
+    """How a recovery code is stored: as it was shown, however it was typed."""
+    text = typed(code)
+    return hashlib.sha256(f"{text[:5]}-{text[5:]}".encode()).hexdigest()

@@ -27,9 +27,6 @@ class CodeForm(desk.ButtonForm):
         widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "inputmode": "text", "autofocus": True}),
     )
 
-    def clean_code(self) -> str:
-        return "".join(self.cleaned_data["code"].split())
-
 
 def _staff(request: HttpRequest) -> Staff:
     staff = scoping.staff_of(request.user)

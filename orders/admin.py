@@ -43,6 +43,7 @@ from orders.models import (
     Shipment,
     ShipmentLine,
 )
+from payments.words import REASONS
 
 SALES = gettext_lazy("Orders")
 PAYMENT_NUMBER = re.compile(r"(Q\d{14})P\d+")
@@ -150,6 +151,19 @@ admin.register_figure(
 )
 
 
+REASONS.update(
+    {
+        "second_charge": gettext_lazy("Second charge"),
+        "trade_no_mismatch": gettext_lazy("Second charge"),
+        "amount_mismatch": gettext_lazy("Amount differs"),
+        "paid_on_closed": gettext_lazy("Paid after closing"),
+        "paid_on_cancelled": gettext_lazy("Paid after cancelling"),
+        "paid_after_cancel": gettext_lazy("Paid after cancelling"),
+    }
+)
+"""Why a payment goes back that its order has no use for."""
+
+
 def _find_order(scope: Scope, term: str) -> Iterable[Hit]:
     found = scope.of(Order).filter(Q(order_no=term) | Q(user_id=term) | Q(trade_no=term))
     for row in found.order_by("-created_at", "-id")[:5]:
@@ -248,7 +262,7 @@ class OrderAdmin(QuitsAdmin):
     export_columns = [
         (gettext_lazy("Order number"), "order_no"),
         (gettext_lazy("Status"), "status"),
-        (gettext_lazy("Payable (fen)"), "payable_fen"),
+        (gettext_lazy("Payable (yuan)"), "payable_fen"),
         (gettext_lazy("Pay method"), "pay_method"),
         (gettext_lazy("Trade number"), "trade_no"),
         (gettext_lazy("Created"), "created_at"),

@@ -89,7 +89,7 @@ def steps_of(order: Order, log: list[OrderStatusLog]) -> list[Step]:
 
 def order_context(order: Order) -> dict[str, Any]:
     """Everything the order page shows."""
-    log = list(order.status_logs.order_by("to_version"))
+    log, lines = list(order.status_logs.order_by("to_version")), list(order.lines.order_by("line_no"))
     payments = list(
         Payment.objects.filter(merchant_id=order.merchant_id, order_no=order.order_no).order_by("created_at", "id")[
             :MOST
@@ -105,8 +105,10 @@ def order_context(order: Order) -> dict[str, Any]:
         "fulfilment_tone": FULFILMENT_TONES.get(order.fulfilment, "neutral"),
         "steps": steps_of(order, log),
         "log": [{"row": row, "tone": LOG_TONES.get(row.command, "info")} for row in log],
-        "lines": list(order.lines.order_by("line_no")),
-        "line_discount_fen": sum(line.line_discount_fen for line in order.lines.all()),
+        "lines": lines,
+        "line_discount_fen": sum(line.line_discount_fen for line in lines),
+        "net_fen": sum(line.net_fen for line in lines),
+        "refunds_fen": sum(line.goods_committed_fen + line.freight_committed_fen for line in lines),
         "payments": [
             {
                 "row": row,

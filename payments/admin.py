@@ -444,6 +444,9 @@ class NotifyAdmin(QuitsAdmin):
             return queryset.filter(out_trade_no__in=list(numbers[:20])), False
         return found, False
 
+    def name_of(self, request: HttpRequest, obj: ChannelNotify) -> str:
+        return f"{CHANNELS.get(obj.channel, obj.channel)} · {obj.get_kind_display()}"
+
     def page_context(self, request: HttpRequest, obj: ChannelNotify) -> dict[str, Any]:
         return pages.notify_context(obj, how=self.admin_site.policy.personal_of(request.user))
 
@@ -484,6 +487,9 @@ class BillAdmin(QuitsAdmin):
         "downloaded_at",
     ]
     readonly_fields = fields
+
+    def name_of(self, request: HttpRequest, obj: ChannelBill) -> str:
+        return f"{CHANNELS.get(obj.channel, obj.channel)} · {obj.get_kind_display()} · {obj.bill_on}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ChannelBill]:
         return super().get_queryset(request).defer("raw")

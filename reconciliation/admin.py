@@ -27,7 +27,7 @@ from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.models import Merchant
 from merchants.roles import CUSTOMER_SERVICE, FINANCE, HOUSE, OPERATIONS
-from payments.models import ChannelBill
+from payments.models import ChannelBill, Payment
 from reconciliation.commands.accept_finding import accept_finding
 from reconciliation.commands.assign_finding import assign_finding
 from reconciliation.commands.comment_finding import comment_finding
@@ -428,7 +428,17 @@ def _seen(obj: Finding, data: dict[str, Any]) -> int:
 
 
 def _rows(side: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in side.items()]
+    return [(name, _words(name, value)) for name, value in side.items()]
+
+
+KINDS: dict[str, Any] = {**dict(ChannelBill.Kind.choices), **dict(Payment.Kind.choices)}
+"""A kind in a finding is a bill's or a payment's."""
+
+
+def _words(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return str(KINDS.get(value, value)) if name == "kind" else value
 
 
 def chart_of(run: ReconciliationRun) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import datetime
 
+from django.utils.translation import gettext_lazy as _
+
 from aftersales.actors import By
 from aftersales.algorithms import LIVE
 from aftersales.amounts import Entitlement, lower_to
@@ -27,7 +29,8 @@ def award(
     shipped = set(ordinals) <= set(case.line.shipped_ordinals)
     hold = _hold(case, whole=goods_fen == sum(unit.goods_fen for unit in left), shipped=shipped)
     if freight_fen and hold == Hold.DEDUCTS:
-        raise InvalidInput(freight_fen=freight_fen)
+        kept = _("No freight here: the buyer keeps the goods and gets a part of their worth.")
+        raise InvalidInput(fields={"freight_fen": [kept]})
     if hold == Hold.DEDUCTS:
         left = tuple(replace(unit, freight_fen=0) for unit in left)
     here = GoodsState.SIGNED if case.line.signed_at else GoodsState.IN_TRANSIT

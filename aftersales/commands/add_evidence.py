@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
@@ -63,12 +64,13 @@ def add_evidence(
         image = read_image(content)
     except NotAnImage as error:
         raise EvidenceRefused(found=str(error)) from error
+    _owner(merchant_id, after_sales_no, case_id, user_id)  # before the file is kept: strangers leave nothing
     keep(content, image.sha256)
     with unit_of_work(now=now):
         done = idempotency.begin(key, EvidenceAdded, now=now)
         if done is not None:
             return done
-        claim, case = _owner(merchant_id, after_sales_no, case_id, user_id)
+        claim, case = _owner(merchant_id, after_sales_no, case_id, user_id, lock=True)
         mine = Evidence.objects.filter(after_sales=claim, arbitration=case, side=by.kind)
         row = mine.filter(sha256=image.sha256).first()
         if row is None:
@@ -94,15 +96,19 @@ def add_evidence(
 
 
 def _owner(
-    merchant_id: UUID, after_sales_no: str, case_id: UUID | None, user_id: str | None
+    merchant_id: UUID, after_sales_no: str, case_id: UUID | None, user_id: str | None, *, lock: bool = False
 ) -> tuple[AfterSalesOrder | None, ArbitrationCase | None]:
-    """The locked claim or case, so that two uploads count each other."""
+    """The claim or case; locked, so that two uploads count each other. Raises NotFound."""
     mine = {"merchant_id": merchant_id, **({"user_id": user_id} if user_id is not None else {})}
     claim = case = None
     if after_sales_no:
-        claim = AfterSalesOrder.objects.select_for_update().filter(after_sales_no=after_sales_no, **mine).first()
+        claim = _rows(AfterSalesOrder, lock).filter(after_sales_no=after_sales_no, **mine).first()
     elif case_id is not None:
-        case = ArbitrationCase.objects.select_for_update().filter(pk=case_id, **mine).first()
+        case = _rows(ArbitrationCase, lock).filter(pk=case_id, **mine).first()
     if claim is None and case is None:
         raise NotFound(after_sales_no=after_sales_no, case_id=str(case_id or ""))
     return claim, case
+
+
+def _rows(model: Any, lock: bool) -> Any:
+    return model.objects.select_for_update() if lock else model.objects.all()

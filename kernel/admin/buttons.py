@@ -6,6 +6,7 @@ command's business key, so that a double click and a reload do it once.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -84,6 +85,18 @@ def dress(field: forms.Field) -> None:
     field.widget.attrs.update(field.widget_attrs(field.widget))
 
 
+JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+"""Unseen signs that some scripts and emoji need."""
+
+
+def check_readable(text: str) -> None:
+    """A text that others are to read: something to see, and no sign that hides or turns round what stands there.
+    Raises ValidationError."""
+    kinds = {unicodedata.category(sign) for sign in text if sign not in JOINERS}
+    if "Cf" in kinds or (text and all(kind[0] in "CZ" for kind in kinds)):
+        raise forms.ValidationError(_("There are signs in it that nobody can see. Type it again."))
+
+
 class ButtonForm(forms.Form):
     """What a button asks. `obj` is the object (None in list buttons and in bulk), `request` the request."""
 
@@ -97,6 +110,8 @@ class ButtonForm(forms.Form):
         self.prepare()
         for field in self.fields.values():
             dress(field)
+            if isinstance(field, forms.CharField):
+                field.validators.append(check_readable)
 
     def prepare(self) -> None:
         """Hook: adjust fields to the object, for example the highest amount."""

@@ -1,5 +1,6 @@
 """How values look: money with its sign, times in the reader's zone, statuses as coloured labels."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -98,12 +99,15 @@ def yes_no(field: str, label: Text) -> Column:
     return column
 
 
+ID = re.compile(r"[0-9A-Za-z_@.:-]{11,}", re.ASCII)
+
+
 def mask(text: str) -> str:
-    """Leave enough to recognise, not enough to use: 138****5678, 张**, ab****yz."""
-    if not text:
-        return ""
-    if len(text) <= 3:
-        return text[0] + "*" * (len(text) - 1)
-    if len(text) <= 7:
-        return text[:1] + "*" * (len(text) - 2) + text[-1:]
-    return text[:3] + "****" + text[-4:]
+    """Leave enough to recognise, not enough to use: 138****5678, 张****, oUpF****tYkk.
+
+    Only a number or an id of eleven signs or more keeps both ends. A name, or an address that begins with one, keeps
+    its first sign.
+    """
+    if ID.fullmatch(text):
+        return f"{text[:3]}****{text[-4:]}"
+    return f"{text[:1]}****" if text else ""

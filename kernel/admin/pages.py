@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ERROR_FLAG
 from django.core.exceptions import PermissionDenied
 from django.db.models import BigIntegerField, DateField, Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
@@ -328,7 +330,10 @@ class QuitsAdmin(ModelAdmin):
         """The list as CSV, with the filters, the search and the order of the page."""
         if not self.has_view_permission(request) or not self._may_export(request):
             raise PermissionDenied
-        rows = self.get_changelist_instance(request).queryset
+        try:
+            rows = self.get_changelist_instance(request).queryset
+        except IncorrectLookupParameters:  # as the list itself answers
+            return redirect(f"{self.list_url()}?{ERROR_FLAG}=1")
         policy = self.admin_site.policy
         policy.record(
             request,

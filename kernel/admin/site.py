@@ -8,6 +8,7 @@ from uuid import UUID
 from django.apps import apps
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.views import PasswordChangeView
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import redirect
@@ -18,6 +19,7 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
+from unfold.forms import AdminOwnPasswordChangeForm, AuthenticationForm
 from unfold.sites import UnfoldAdminSite
 
 from kernel import clock
@@ -37,6 +39,25 @@ FREE_DURING = {
 }
 
 
+class LoginForm(AuthenticationForm):
+    """Answers a name longer than any login like every wrong one: the record of attempts has no room for it."""
+
+    def clean(self) -> dict[str, Any]:
+        if len(self.cleaned_data.get("username") or "") > (self.fields["username"].max_length or 0):
+            raise self.get_invalid_login_error()
+        return super().clean()
+
+
+class OwnPasswordForm(AdminOwnPasswordChangeForm):
+    """A password of one's own is another than the one that was given."""
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        if "new_password1" in data and data["new_password1"] == data.get("old_password"):
+            self.add_error("new_password1", _("The new password has to differ from the old one."))
+        return data
+
+
 class QuitsAdminSite(UnfoldAdminSite):
     """The back office. What a person sees is decided by `policy`, never by Django's model permissions."""
 
@@ -44,6 +65,7 @@ class QuitsAdminSite(UnfoldAdminSite):
     site_header = gettext_lazy("Quits")
     index_title = gettext_lazy("Dashboard")
     index_template = "admin/dashboard.html"
+    login_form = LoginForm
     enable_nav_sidebar = True
 
     def __init__(self, name: str = "admin") -> None:
@@ -82,7 +104,14 @@ class QuitsAdminSite(UnfoldAdminSite):
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """A password of one's own, which lifts the duty to choose one."""
-        response = super().password_change(request, extra_context)
+        request.current_app = self.name
+        view = PasswordChangeView.as_view(
+            form_class=OwnPasswordForm,
+            success_url=reverse("admin:password_change_done"),
+            extra_context={**self.each_context(request), **(extra_context or {})},
+            template_name=self.password_change_template or "registration/password_change_form.html",
+        )
+        response: HttpResponse = view(request)  # type: ignore[assignment]
         if request.method == "POST" and response.status_code == 302:
             self.policy.password_changed(request, now=clock.now())
         return response
@@ -167,12 +196,12 @@ class QuitsAdminSite(UnfoldAdminSite):
         query = QueryDict(request.POST.get("query", "")[:500], mutable=True)
         for name in ("p", "all", "e"):
             query.pop(name, None)
-        label = request.POST.get("label", "")
+        kept, label = query.urlencode(), request.POST.get("label", "")
         try:
-            self.policy.save_filter(request.user, page=page, label=label, query=query.urlencode(), now=clock.now())
+            self.policy.save_filter(request.user, page=page, label=label, query=kept, now=clock.now())
         except Refusal as refusal:
             messages.error(request, str(refusal.message))
-        return redirect(f"{back}?{query.urlencode()}")
+        return redirect(back if "%00" in kept else f"{back}?{kept}")  # no address may hold NUL
 
     def forget_filter(self, request: HttpRequest) -> HttpResponse:
         """Forget a saved filter of one's own."""

@@ -101,6 +101,7 @@ class Program:
 
 def authenticate(request: HttpRequest, *, scope: str = "", max_body_bytes: int = BODY_LIMIT) -> ClientAuth:
     """Verify a signed request: one round trip to Valkey, none to the database while the key is known.
+    Before a key is refused as disabled, the database is asked again.
 
     Raises NotAuthenticated (or a subclass, 401), Throttled (429, data retry_after_seconds), BodyTooLarge (413),
     ScopeMissing (403), ServiceAway (503: without Valkey no nonce can be checked, so nothing is accepted).
@@ -120,7 +121,11 @@ def authenticate(request: HttpRequest, *, scope: str = "", max_body_bytes: int =
     )
     try:
         credential = credentials.known(signed.key_id, now=now)
-        _verify(credential, text, signed, now)
+        try:
+            _verify(credential, text, signed, now)
+        except CredentialDisabled:  # it may have been switched on since it was read, elsewhere
+            credential = credentials.read(signed.key_id, now=now)
+            _verify(credential, text, signed, now)
         if _admit(credential, signed.nonce, now) != credential.generation:  # type: ignore[arg-type, union-attr]
             credential = credentials.read(signed.key_id, now=now)
             _verify(credential, text, signed, now)

@@ -27,6 +27,8 @@ class FilterSaved:
 def save_filter(*, staff_id: UUID, page: str, label: str, query: str, now: datetime) -> FilterSaved:
     """Keep a list's filters under a name; the same name again replaces them. Raises InvalidInput, TooManyFilters."""
     label = label.strip()[:40]
+    if "\x00" in label or "\x00" in query or "%00" in query:
+        raise InvalidInput(fields={"label": ["without NUL, and the filters too"]})
     if not label or not query or len(query) > 500 or len(page) > 80:
         raise InvalidInput(fields={"label": ["needed, with at least one filter set"]})
     with unit_of_work(now=now):

@@ -14,7 +14,7 @@ from orders.actors import SYSTEM, Actor
 from orders.commands._end_order import CLOSE, PaymentMovedOn, end_params, end_what_it_held, open_payments
 from orders.commands.open_anomaly import open_anomaly
 from orders.commands.settle_charge import settle_charge
-from orders.models import Anomaly, Order
+from orders.models import Anomaly, Order, PayMethod
 from orders.moves import move_params
 from orders.tender import Answer, Heard, ask_and_close
 from payments.commands.close_payment import PrepayInFlight
@@ -89,6 +89,8 @@ def end_pending(
     order = _read(order_id)
     if order.status != Order.Status.PENDING:
         return _told(order, Ending.ALREADY)
+    # Our own wallet closes a number for good, in the ledger that charges it: what is on its way there comes too late.
+    prepay_answered = prepay_answered or order.pay_method == PayMethod.BALANCE
     asked: dict[UUID, int] = {}
     for payment in open_payments(order).select_related("account"):
         heard = ask_and_close(payment, now=now, answered=prepay_answered)

@@ -3,6 +3,7 @@
 A model, a page, a button or an address that is not registered fails here.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -288,6 +289,35 @@ def test_filters_of_others_stay_theirs(db, now):
     assert service.post(reverse("admin:save_filter"), {**page, "page": "merchants.staff"}).status_code == 404
     assert service.get(reverse("admin:save_filter")).status_code == 405
     assert list(SavedFilter.objects.all()) == [kept]
+
+
+def test_nul_and_odd_values_in_the_frames_own_forms_are_refused(db, now):
+    merchant = a_merchant(now=now)
+    owner = logged_in(Role.MERCHANT_OWNER, merchant, now)
+    page = {"page": "orders.order", "label": "Mine", "query": "status__exact=10"}
+    for odd in ({"label": "a\x00b"}, {"query": "q=a\x00b"}, {"query": "q=%00"}, {"query": "\x00"}):
+        answer = owner.post(reverse("admin:save_filter"), {**page, **odd}, follow=True)
+        assert answer.status_code == 200, odd
+        assert [message.level_tag for message in answer.context["messages"]] == ["error"], odd
+    assert not SavedFilter.objects.exists()
+    assert owner.post(reverse("admin:save_filter"), {**page, "page": "orders\x00.order"}).status_code == 404
+
+    for odd in ("", "\x00", "x", "１" * 31, "9" * 400):
+        assert owner.post(reverse("admin:forget_filter"), {**page, "filter": odd}).status_code == 404, odd
+
+    service = logged_in(Role.CUSTOMER_SERVICE, None, now)
+    shown = {"model": "orders.order", "pk": "1", "field": next(iter(personal_fields(apps.get_model("orders.order"))))}
+    for name, odd in itertools.product(shown, ("", "\x00", ".", "a.b.c", "é", "9" * 400)):
+        answer = service.post(reverse("admin:reveal"), {**shown, name: odd})
+        assert answer.status_code in (403, 404), (name, odd)
+
+
+def test_an_export_with_odd_filters_leads_to_the_list(db, now):
+    client = logged_in(Role.MERCHANT_OWNER, a_merchant(now=now), now)
+
+    answer = client.get("/admin/orders/order/export.csv?status__exact=x")
+
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/orders/order/?e=1")
 
 
 def test_every_address_outside_the_back_office_and_the_api_is_known():

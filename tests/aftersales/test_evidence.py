@@ -114,6 +114,13 @@ def test_what_is_no_image_or_too_large_is_refused(shown):
     assert not Evidence.objects.exists()
 
 
+def test_a_stranger_leaves_no_file(shown):
+    picture = a_png(tint=77)
+    with pytest.raises(NotFound):
+        shown(picture, by=By(Actor.BUYER, "u-2"), user_id="u-2")
+    assert not path_of(read_image(picture).sha256).exists()
+
+
 def test_nobody_elses_claim(shown):
     with pytest.raises(NotFound):
         shown(a_png(), by=By(Actor.BUYER, "u-2"), user_id="u-2")

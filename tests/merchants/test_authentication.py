@@ -258,6 +258,24 @@ def test_another_process_hears_of_a_revocation_with_its_next_request(caller, now
     refused(caller.get(), "CREDENTIAL_DISABLED")
 
 
+@pytest.mark.parametrize("what", ["client", "merchant"])
+def test_another_process_hears_at_once_of_what_is_switched_on_again(caller, merchant, now, what):
+    def switch(is_active):
+        if what == "client":
+            change_client(client_id=caller.issued.client_id, is_active=is_active, now=now)
+        else:
+            switch_merchant(merchant_id=merchant.pk, is_active=is_active, now=now)
+
+    switch(False)
+    refused(caller.get(), "CREDENTIAL_DISABLED")
+    remembered = dict(credentials._KNOWN)
+    assert remembered
+    switch(True)
+    credentials._KNOWN.update(remembered)  # as the memory of another process still has it
+
+    assert caller.get().status_code == 200
+
+
 def test_a_narrowed_scope_holds_at_once(caller, now):
     caller.get()
 

@@ -9,7 +9,7 @@ from django.test import Client
 from kernel import secrets
 from merchants import one_time_codes
 from merchants.commands.begin_second_factor import begin_second_factor
-from merchants.commands.change_staff import change_staff
+from merchants.commands.change_staff import change_staff, set_password
 from merchants.commands.check_code import CodeRefused, CodesLocked, check_code
 from merchants.commands.confirm_second_factor import confirm_second_factor
 from merchants.commands.remove_second_factor import remove_second_factor
@@ -203,3 +203,62 @@ def test_the_administrator_removes_a_lost_factor(owner, now):
 
 def test_removing_what_is_not_there(owner, now):
     assert remove_second_factor(staff_id=owner.pk, now=now) is False
+
+
+@pytest.mark.parametrize("code", ["é" * 6, "١٢٣٤٥٦", "一二三四五六", "\x00" * 6])
+def test_a_code_of_odd_signs_is_a_wrong_code(owner, now, code):
+    client = entered(owner)
+    client.post("/admin/second-factor/set-up/")
+    assert client.post("/admin/second-factor/set-up/", {"code": code}).context["form"].errors["code"]
+    SecondFactor.objects.all().delete()
+
+    equipped(owner, now)
+    assert entered(owner).post("/admin/second-factor/", {"code": code}).context["form"].errors["code"]
+
+
+def test_full_width_digits_and_a_recovery_code_in_capitals_let_in(owner, now):
+    codes = equipped(owner, now)
+    wide = "".join(chr(ord(digit) + 0xFEE0) for digit in code_of(owner, now))
+
+    for typed in (wide, codes[0].upper().replace("-", " ")):
+        assert entered(owner).post("/admin/second-factor/", {"code": typed}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("n" * 256, "x"), ("名" * 4000, "x"), ("ﷺ" * 150, "x"), ("owner", "x" * 100_000)]
+)
+def test_a_login_of_any_length_is_a_wrong_login(owner, name, password):
+    wrong = Client().post("/admin/login/", {"username": "nobody", "password": "x"})
+
+    answer = Client().post("/admin/login/", {"username": name, "password": password})
+
+    assert answer.status_code == 200
+    assert answer.context["form"].errors == wrong.context["form"].errors
+
+
+def test_nul_opens_no_login(owner):
+    for name, password in (("ow\x00ner", PASSWORD), ("owner", "x\x00")):
+        answer = Client().post("/admin/login/", {"username": name, "password": password})
+        assert answer.status_code == 200 and answer.context["form"].errors
+
+
+def test_a_login_leads_to_the_dashboard_wherever_it_was_meant_to_lead(owner):
+    login = {"username": "owner", "password": PASSWORD, "next": "https://elsewhere.example/"}
+
+    assert Client().post("/admin/login/", login)["Location"] == "/admin/"
+
+
+def test_a_password_of_ones_own_is_another_one(owner, now):
+    set_password(staff_id=owner.pk, password=PASSWORD, must_change=True, now=now)
+    client = entered(owner)
+
+    def change(fresh):
+        sent = {"old_password": PASSWORD, "new_password1": fresh, "new_password2": fresh}
+        return client.post("/admin/password_change/", sent, headers={"Accept-Language": "en"})
+
+    refused = change(PASSWORD)
+    owner.refresh_from_db()
+    assert "new_password1" in refused.context["form"].errors and owner.must_change_password
+    assert change("quite-another-1").status_code == 302
+    owner.refresh_from_db()
+    assert not owner.must_change_password

@@ -51,3 +51,20 @@ def test_secrets_and_recovery_codes_are_not_guessable():
     made = codes.new_recovery_codes()
     assert len(set(made)) == 8 and all(len(code) == 11 for code in made)
     assert codes.recovery_hash(made[0].upper()) == codes.recovery_hash(made[0])
+
+
+def test_codes_count_as_they_were_meant(now):
+    code = codes.code_at(SECRET, codes.step_of(now))
+    wide = "".join(chr(ord(digit) + 0xFEE0) for digit in code)
+
+    assert codes.matching_step(SECRET, wide, now=now, after=0) == codes.step_of(now)
+    assert codes.matching_step(SECRET, f"{code[:3]} {code[3:]}", now=now, after=0) == codes.step_of(now)
+    for wrong in ("é" * 6, "١٢٣٤٥٦", "一二三四五六", ""):
+        assert codes.matching_step(SECRET, wrong, now=now, after=0) is None
+    for typed in ("ABCDE-FGHIJ", "abcdefghij", " abcde fghij ", "abcde - fghij", "ａｂｃｄｅ－ｆｇｈｉｊ"):
+        assert codes.recovery_hash(typed) == codes.recovery_hash("abcde-fghij")
+
+
+def test_recovery_codes_on_paper_stay_good():
+    """What was stored before codes were read more kindly."""
+    assert codes.recovery_hash("abcde-fghij") == "741f4888fea1b7bb34e148c8ed6a7f8203f5885c65ddce0243e68bf786210ba4"

@@ -11,7 +11,9 @@ from ledgers.commands.top_up_wallet import top_up_wallet
 from ledgers.models import JournalLine, WalletAccount, WalletEntry
 from orders.commands.check_order import check_order
 from orders.commands.close_order import close_order
+from orders.models import Anomaly, Order
 from orders.wallets import LedgerWallet
+from payments.channels.balance import WalletRefused
 from payments.commands.approve_offline_refund import approve_offline_refund
 from payments.commands.begin_prepay import begin_prepay
 from payments.commands.enter_voucher import enter_voucher
@@ -122,6 +124,22 @@ def test_too_little_leaves_the_order_payable(backend: Backend, rich: Shop) -> No
     top_up_wallet(merchant_id=rich.id, user_id="user-1", amount_fen=1000, reference="bank-2", now=rich.now)
     assert backend.post(f"/orders/{number}/pay", asked).json()["status"] == 10
     assert balance() == 0
+
+
+def test_too_little_leaves_the_order_free_to_end_at_once(backend: Backend, rich: Shop) -> None:
+    """Our wallet's number is closed for good, so nothing has to be waited for; what comes later is refused there."""
+    number = ordered_by(backend, rich)
+    assert refusal(backend.post(f"/orders/{number}/pay", {"user_id": "user-1"})) == (422, "NOT_ENOUGH_BALANCE")
+    order = Order.objects.get(order_no=number)
+
+    assert close_order(order_id=order.pk, reason="timeout", now=rich.now).ending == "ended"
+
+    payment = Payment.objects.get()
+    assert (payment.status, Anomaly.objects.count()) == ("CLOSED", 0)
+    top_up_wallet(merchant_id=rich.id, user_id="user-1", amount_fen=1000, reference="bank-2", now=rich.now)
+    with pytest.raises(WalletRefused, match="CLOSED"):
+        LedgerWallet(rich.id).charge(number=payment.out_trade_no, owner="user-1", amount_fen=31000, now=rich.now)
+    assert balance() == 31000
 
 
 def test_other_channels_need_a_payer(backend: Backend, rich: Shop) -> None:
