@@ -919,7 +919,7 @@ class ShadowDifference(models.Model):
         triggers = append_only()
 
     def __str__(self) -> str:
-        return f"{self.order_no} #{self.line_no}: {self.live_fen} / {self.shadow_fen}"
+        return f"{self.order_no} #{self.line_no}"
 
 
 class AfterSalesSettings(models.Model):

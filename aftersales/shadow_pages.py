@@ -186,6 +186,20 @@ class ShadowDifferenceAdmin(QuitsAdmin):
     search_help_text = gettext_lazy("A whole order number.")
     ordering = ["-created_at", "-id"]
     audit_fields: list[str] = []
+    fields = [
+        "merchant",
+        "order_no",
+        "line_no",
+        "ordinals",
+        "step",
+        "live",
+        admin.money("live_fen", gettext_lazy("Live")),
+        "shadow",
+        admin.money("shadow_fen", gettext_lazy("Second")),
+        "inputs",
+        "created_at",
+    ]
+    readonly_fields = fields
 
 
 admin.register_navigation(

@@ -386,11 +386,49 @@ class TemplateAdmin(QuitsAdmin):
     )
     search_fields = ["code", "name"]
     ordering = ["-id"]
+    fields = [
+        "merchant",
+        "code",
+        "version",
+        "name",
+        "kind",
+        "promise",
+        admin.money("threshold_fen", gettext_lazy("Threshold")),
+        admin.money("off_fen", gettext_lazy("Off")),
+        "rate",
+        admin.money("cap_fen", gettext_lazy("Cap")),
+        "exchange_sku",
+        "eligible",
+        "excluded",
+        "validity",
+        "valid_from_on",
+        "valid_until_on",
+        "valid_days",
+        "per_user_limit",
+        "total_limit",
+        "policy_code",
+        "created_by",
+        "created_at",
+        "retired_at",
+    ]
+    readonly_fields = fields
     list_buttons = [Button("create", gettext_lazy("New version"), form=TemplateForm, icon="add", variant="primary")]
 
     @django_admin.display(description=gettext_lazy("Promise"))
     def promise(self, template: CouponTemplate) -> str:
         return promise_of(vars(template))
+
+    @django_admin.display(description=gettext_lazy("Rate off"))
+    def rate(self, template: CouponTemplate) -> str:
+        return f"{template.rate_bp / 100:g} %" if template.rate_bp else "–"
+
+    @django_admin.display(description=gettext_lazy("Eligible SKUs"))
+    def eligible(self, template: CouponTemplate) -> str:
+        return ", ".join(template.eligible_skus) or _("All")
+
+    @django_admin.display(description=gettext_lazy("Excluded SKUs"))
+    def excluded(self, template: CouponTemplate) -> str:
+        return ", ".join(template.excluded_skus) or "–"
 
     def do_create(
         self, request: HttpRequest, obj: None, data: dict[str, Any], *, key: BusinessKey, now: datetime

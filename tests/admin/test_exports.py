@@ -1,4 +1,4 @@
-"""Every export says words, not what Python makes of them, and its headings name the unit of its amounts."""
+"""Exports and pages say words and yuan, not what Python makes of them and not fen."""
 
 import pytest
 
@@ -23,3 +23,14 @@ def test_every_column_holds_a_value(model, now) -> None:
             if isinstance(source, str) and not source.startswith("get_"):
                 continue
             assert callable(source), f"{label}: a column is a field or a function, {source} is neither"
+
+
+def test_no_page_shows_a_column_of_fen_as_it_is() -> None:
+    raw = [
+        f"{model._meta.label}.{name}"
+        for model, page in site._registry.items()
+        if "get_fieldsets" not in vars(type(page))  # the others have a template of their own
+        for name in page.get_fields(None)
+        if isinstance(name, str) and name.endswith("_fen")
+    ]
+    assert raw == []
