@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from kernel import admin, money
-from kernel.admin import Button, ButtonForm, QuitsAdmin, YuanField, reveal
+from kernel.admin import Again, Button, ButtonForm, QuitsAdmin, YuanField, reveal
 from kernel.admin.columns import badge
 from kernel.idempotency import BusinessKey
 from ledgers.commands.top_up_wallet import top_up_wallet
@@ -308,7 +308,7 @@ class WalletAdmin(QuitsAdmin):
             now=now,
         )
         if done.replayed:
-            return _("This reference had topped the wallet up before. Nothing was added.")
+            return Again(_("This reference had topped the wallet up before. Nothing was added."))
         return _("%(amount)s added; the wallet holds %(balance)s.") % {
             "amount": money.display(done.amount_fen),
             "balance": money.display(done.balance_fen),
@@ -404,7 +404,7 @@ class CommissionAdmin(QuitsAdmin):
             now=now,
         )
         if done.replayed:
-            return _("This reference had been paid out before. Nothing was written.")
+            return Again(_("This reference had been paid out before. Nothing was written."))
         return _("%(amount)s paid out; %(left)s can still be paid out.") % {
             "amount": money.display(done.amount_fen),
             "left": money.display(done.withdrawable_fen),

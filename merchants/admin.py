@@ -734,12 +734,14 @@ class StaffActionAdmin(desk.QuitsAdmin):
     def outcome_badge(self, obj: StaffAction) -> SafeString:
         if obj.outcome == "done":
             return badge(_("done"), "success")
+        if obj.outcome == "repeated":
+            return badge(_("Had been done before"))
         return format_html('<span title="{}">{}</span>', sentence_of(obj.outcome), badge(_("Refused"), "danger"))
 
     @admin.display(description=gettext_lazy("Result"))
     def outcome_said(self, obj: StaffAction) -> SafeString:
         """The result on the entry's own page: a refusal with its sentence beside it."""
-        if obj.outcome == "done":
+        if obj.outcome in ("done", "repeated"):
             return self.outcome_badge(obj)
         return format_html("{} {}", self.outcome_badge(obj), sentence_of(obj.outcome))
 

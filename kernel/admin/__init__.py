@@ -5,7 +5,7 @@ Who may see and do what is asked of `site.policy`, which merchants.scoping fills
 
 from django.utils.translation import gettext_lazy
 
-from kernel.admin.buttons import Button, ButtonForm
+from kernel.admin.buttons import Again, Button, ButtonForm
 from kernel.admin.charts import Point, day_link, register_chart
 from kernel.admin.columns import money, status, when, yes_no
 from kernel.admin.desk import (
@@ -28,6 +28,7 @@ QUIET = gettext_lazy("Nothing waits here. That is good news, or a filter is set.
 
 __all__ = [
     "QUIET",
+    "Again",
     "Button",
     "ButtonForm",
     "Hit",

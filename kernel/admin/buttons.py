@@ -123,6 +123,10 @@ class Reason(ButtonForm):
     reason = forms.CharField(label=_("Reason"), max_length=200, widget=forms.Textarea, help_text=_("Kept in the log."))
 
 
+class Again(str):
+    """What a handler says when the very same had been done before: the trail then tells of one doing, not of two."""
+
+
 def tell(form: forms.Form, refusal: Refusal) -> None:
     """Show a refusal where it belongs: at the fields it names, else above the form."""
     fields = refusal.data.get("fields")

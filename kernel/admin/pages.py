@@ -446,7 +446,7 @@ class QuitsAdmin(ModelAdmin):
             action=button.name,
             subject=obj,
             subject_type=self.opts.label_lower,
-            outcome=refused.code if refused else "done",
+            outcome=refused.code if refused else "repeated" if isinstance(said, press.Again) else "done",
             before=before,
             after=self.snapshot(fresh),
             detail=press.loggable(data, personal=button.form.personal if button.form else frozenset()),

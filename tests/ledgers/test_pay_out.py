@@ -33,6 +33,8 @@ def test_a_transfer_is_recorded_once(account, now) -> None:
     pay_out(anna, account, "3.00")  # the same transfer cannot have had another amount
     assert buckets() == (2000, 750, 0, 1250)
     assert set(CommissionEntry.objects.filter(reference="bank-7").values_list("kind", flat=True)) == {"withdraw"}
+    told = StaffAction.objects.order_by("id").values_list("outcome", flat=True)
+    assert list(told)[:2] == ["done", "repeated"]
     first = StaffAction.objects.order_by("id").first()
     told = clerk("eve", Role.AUDITOR, now).get(f"/admin/merchants/staffaction/{first.pk}/change/").content.decode()
     assert "¥12.50" in told
