@@ -128,7 +128,7 @@ def _panel(title: str, curves: Mapping[str, Mapping[int, float]]) -> str:
     decade = low
     while decade <= high:
         parts.append(f'<line x1="{LEFT}" x2="{right}" y1="{y(decade):.1f}" y2="{y(decade):.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y(decade) + 4:.1f}" text-anchor="end">{decade:g}</text>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y(decade) + 4:.1f}" text-anchor="end">{_plain(decade)}</text>')
         decade *= 10
     parts += [f'<text x="{x(n):.1f}" y="{floor + 18}" text-anchor="middle">{n:,}</text>' for n in sizes]
     parts.append(f'<text x="{(LEFT + right) / 2:.0f}" y="{floor + 36}" text-anchor="middle" fill="#555">rows</text>')
@@ -146,3 +146,7 @@ def _panel(title: str, curves: Mapping[str, Mapping[int, float]]) -> str:
         colour = COLOURS[list(curves).index(name)]
         parts.append(f'<text x="{right + 10}" y="{place + 4:.1f}" fill="{colour}">{name}</text>')
     return "".join(parts)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
