@@ -195,7 +195,7 @@ def draft_claim(*, facts: LineFacts, item: Item, terms: Terms, by_system: bool, 
     if (item.replacement is not None) != (item.type == Type.EXCHANGE):
         raise InvalidInput(line_no=item.line_no, replacement="needed for an exchange, and only there")
     protects = item.type == Type.PRICE_PROTECTION
-    if protects and not item.goods_fen:
+    if protects and item.goods_fen is None:
         raise InvalidInput(line_no=item.line_no, goods_fen="needed")
     moves_goods = item.type in (Type.REFUND_ONLY, Type.RETURN, Type.EXCHANGE)
     entitlement = goods_entitlement(
