@@ -20,7 +20,7 @@ from aftersales.drafts import left_of_units
 from aftersales.legends import CASES
 from aftersales.models import Actor, ArbitrationCase, ArbitrationStatement, ArbitrationUnit, Evidence
 from kernel import admin, money
-from kernel.admin import Button, QuitsAdmin, Scope
+from kernel.admin import Button, QuitsAdmin, Scope, legend
 from kernel.idempotency import BusinessKey
 from merchants import scoping
 from merchants.roles import AUDITOR, CUSTOMER_SERVICE, MERCHANT, OPERATIONS
@@ -123,7 +123,11 @@ class ArbitrationAdmin(QuitsAdmin):
         if claim is not None:
             images = images | Evidence.objects.filter(after_sales=claim)
         ordinals = list(obj.units.order_by("ordinal").values_list("ordinal", flat=True))
+        lines = legend.said_of(obj, self.legends)
+        if obj.state == ArbitrationCase.State.DECIDED and not (obj.awarded_goods_fen or obj.awarded_freight_fen):
+            lines = [{**row, "line": _("Decided for good. Nothing was awarded.")} for row in lines]
         return {
+            "status_lines": lines,
             "case": obj,
             "tone": TONES[obj.state],
             "claim": claim,

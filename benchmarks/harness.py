@@ -27,6 +27,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from django.db import connection, connections
 
+from kernel import dumps
+
 FORK = multiprocessing.get_context("fork")
 WARM_UP = 20
 """Operations of each client before the clock starts."""
@@ -190,16 +192,8 @@ def copy_database(source: str, target: str, *, home: str) -> None:
 
 
 def drop_database(name: str, *, home: str) -> None:
-    """FORCE: a process of the cell that was ended may still have a server of its own for a moment. An autovacuum worker
-    is nobody's to end by force: it is waited for."""
-    for last in (False, False, False, False, True):
-        try:
-            run_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', database=home)
-            return
-        except subprocess.CalledProcessError:
-            if last:
-                raise
-            time.sleep(2)
+    """A process of the cell that was ended may still have a server of its own for a moment."""
+    dumps.drop_database(dumps.at(os.environ["DATABASE_OWNER_URL"], home), name)
 
 
 @cache

@@ -77,7 +77,7 @@ SELECT id FROM {table} WHERE state = 'PENDING' AND available_at <= now() ORDER B
 def run(*, figures: harness.Figures, rounds: int) -> None:
     """Both rehearsals once; what is a ratio becomes a figure."""
     bench = connection.settings_dict["NAME"]
-    harness.run_sql(f'DROP DATABASE IF EXISTS "{HOME}"', database=bench)
+    harness.drop_database(HOME, home=bench)
     harness.run_sql(f'CREATE DATABASE "{HOME}"', database=bench)
     try:
         harness.migrate(HOME)
@@ -87,7 +87,7 @@ def run(*, figures: harness.Figures, rounds: int) -> None:
         _outbox(figures)
     finally:
         harness.switch_database(bench)
-        harness.run_sql(f'DROP DATABASE IF EXISTS "{HOME}"', database=bench)
+        harness.drop_database(HOME, home=bench)
 
 
 def execute(statement: str) -> None:

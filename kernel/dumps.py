@@ -94,8 +94,23 @@ def scratch_database(url: str, name: str) -> Iterator[str]:
     try:
         yield at(url, name)
     finally:
-        with connect(url) as server:
-            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        drop_database(url, name)
+
+
+LEAVE = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'
+"""
+
+
+def drop_database(url: str, name: str) -> None:
+    """Drop a database beside the one of the URL, if it is there, and end the sessions of ours that are still in it.
+
+    Not WITH (FORCE): that would have to end PostgreSQL's own autovacuum worker as well, which only a superuser may; the
+    plain command sends it away by itself.
+    """
+    with connect(url) as server:
+        server.execute(LEAVE, [name])
+        server.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
 
 
 def dump(url: str, to: Path, *, snapshot: str = "") -> None:

@@ -1,6 +1,5 @@
 """Back office pages of this floor: the shop's settings, merchants, staff, API clients, the audit trail."""
 
-import ast
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -8,7 +7,6 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib import admin
-from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Field, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -596,15 +594,6 @@ def sentence_of(code: str) -> str:
     return code
 
 
-def _list_in(text: str) -> Any:
-    """The list that the trail keeps as text (see kernel.admin.pages), or the text."""
-    try:
-        found = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return found if isinstance(found, list) else text
-
-
 @desk.register(StaffAction)
 class StaffActionAdmin(desk.QuitsAdmin):
     list_display = [
@@ -693,8 +682,6 @@ class StaffActionAdmin(desk.QuitsAdmin):
     def _words(self, obj: StaffAction, name: str, value: Any) -> Any:
         """A value as its page shows it: choices by their names, amounts in yuan, yes and no, lists as words."""
         field = self._field(obj, name)
-        if isinstance(field, ArrayField) and isinstance(value, str):
-            value = _list_in(value)
         if isinstance(value, list):
             return _(", ").join(str(self._words(obj, name, each)) for each in value)
         if isinstance(value, bool):

@@ -153,6 +153,7 @@ admin.register_figure(
 
 REASONS.update(
     {
+        "not_reopened": gettext_lazy("Refunded instead of reopened"),
         "second_charge": gettext_lazy("Second charge"),
         "trade_no_mismatch": gettext_lazy("Second charge"),
         "amount_mismatch": gettext_lazy("Amount differs"),

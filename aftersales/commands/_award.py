@@ -58,7 +58,7 @@ def award(
         merchant_id=order.merchant_id,
         after_sales_no=linked.after_sales_no,
         expected_version=1,
-        ask=Ask(goods_fen=goods_fen, freight_fen=freight_fen, reduction_reason=f"arbitration {case.pk}"),
+        ask=Ask(goods_fen=goods_fen, freight_fen=freight_fen, reduction_reason="arbitration"),
         by=by,
         key=business_key(merchant_id=order.merchant_id, key=f"{linked.after_sales_no}:approve"),
         now=now,

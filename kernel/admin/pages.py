@@ -604,4 +604,6 @@ def _version_seen(obj: Any, text: str) -> int | None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
     return value if value is None or isinstance(value, str | int | bool | float) else str(value)

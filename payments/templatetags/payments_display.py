@@ -1,5 +1,6 @@
 """How the payment pages show figures."""
 
+import re
 from typing import Any
 
 from django import template
@@ -8,6 +9,7 @@ from kernel import money
 from payments.words import CHANNELS, EVERYTHING, REASONS
 
 register = template.Library()
+TWO_CODES = re.compile(r"[a-z_]+:[A-Z_]+", re.ASCII)
 
 
 @register.filter
@@ -30,5 +32,6 @@ def in_words(code: str) -> Any:
 
 @register.filter
 def reason_name(code: str) -> Any:
-    """Why a refund was asked for."""
-    return REASONS.get(code, code)
+    """Why a refund was asked for. A code may have another behind it (`not_reopened:OUT_OF_STOCK`); what a person wrote
+    stays as it is."""
+    return REASONS.get(code.partition(":")[0] if TWO_CODES.fullmatch(code) else code, code)

@@ -6,6 +6,7 @@ import io
 import os
 from pathlib import Path
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -71,3 +72,12 @@ def test_differences_are_seen(shop, tmp_path: Path) -> None:
             have, want = dumps.contents(copy), dumps.contents(original)
             assert {name for name in want if have[name] != want[name]} == {"coupon_operation", "idempotency_key"}
             assert len(dumps.shape(copy)["indexes"] ^ dumps.shape(original)["indexes"]) == 1
+
+
+def test_a_database_that_someone_is_still_connected_to_goes_too(shop) -> None:
+    source = dumps.at(os.environ["DATABASE_OWNER_URL"], connection.settings_dict["NAME"])
+    with dumps.scratch_database(source, "quits_rehearsal_of_a_test") as scratch:
+        lingering = dumps.connect(scratch)
+    assert scratch_databases() == 0
+    with pytest.raises(psycopg.OperationalError):
+        lingering.execute("SELECT 1")
