@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -41,9 +42,31 @@ QUERY = [
     "%00",
     "x" * 3000,
     "é",
-    "cD0yMDI2",
     "bz0x",
 ]
+POSITIONS = [
+    *(
+        "p=2026",
+        "p=",
+        "p=%00",
+        "p=x",
+        "p=2026-02-30T00:00:00Z",
+        "p=2026-11-30",
+        "p=99999999999999999999",
+        "p=%27",
+        "p=-1",
+    ),
+    *(
+        "p=9999-12-31T23:59:59.999999-23:59",
+        "p=0001-01-01T00:00:00%2B23:59",
+        "p=0001-01-01T00:00:00",
+        "p=2026-11-30&p=x",
+    ),
+    *("o=-1", "o=1e3", "o=9999999999999999999999", "r=2", "r=x", "r=1&p=x", "r=" + "9" * 5000, "o=1&r=1&p=x", "x", ""),
+    *("p=01a22d57-b650-7153-ac37-ca2da1352c4f", "p=01A22D57B6507153AC37CA2DA1352C4F", "p=urn:uuid:x", "p=" + "9" * 40),
+]
+CURSORS = [b64encode(position.encode()).decode() for position in POSITIONS]
+"""Well encoded, so that the library takes them; what is in them makes no sense for one column or the other."""
 JSON = "application/json"
 
 
@@ -78,7 +101,7 @@ def spoiled(good: Good, chance: Random) -> tuple[Good, dict[str, str]]:
             bad.path[chance.choice(list(bad.path))] = _odd_path(chance)
         elif kind == "query":
             name = chance.choice([*bad.query, "limit", "cursor", "user_id", "status", "format", "surprise"])
-            bad.query[name] = chance.choice(QUERY)
+            bad.query[name] = chance.choice(CURSORS if name == "cursor" and chance.random() < 0.7 else QUERY)
         elif kind == "key":
             headers["Idempotency-Key"] = chance.choice(KEYS)
         elif kind == "type":

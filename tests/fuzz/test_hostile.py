@@ -4,6 +4,7 @@ written."""
 from __future__ import annotations
 
 import io
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from schemathesis import Response
 from ledgers.commands.adjust_stock import adjust_stock
 from merchants.commands.create_client import KeyIssued
 from tests.fuzz.campaign import Campaign
-from tests.fuzz.hostile import JSON, dumped, nested
+from tests.fuzz.hostile import CURSORS, JSON, dumped, nested
 from tests.fuzz.wire import BASE, InProcess, Signed
 from tests.fuzz.world import Good, World, listening
 from tests.merchants.factories import a_client, a_merchant
@@ -284,6 +285,20 @@ def test_users_and_cursors_in_the_address(campaign: Campaign) -> None:
         for value in values:
             answer = campaign.send(name, Good(query={"user_id": "u", query: value}))
             assert answer.status_code in (200, 400, 404), (name, query, value, answer.content[:300])
+
+
+def test_cursors_that_no_page_gave(campaign: Campaign) -> None:
+    """On every list: what is in the cursor makes no sense for its column, and is 404 or a page."""
+    lists = [
+        name
+        for name, operation in campaign.operations.items()
+        if "cursor" in {one["name"] for one in operation.definition.raw.get("parameters", [])}
+    ]
+    assert len(lists) == 4
+    for name in lists:
+        for cursor in CURSORS:
+            answer = campaign.send(name, Good(query={"user_id": "user-1", "cursor": cursor}))
+            assert answer.status_code in (200, 404), (name, b64decode(cursor), answer.content[:300])
 
 
 def test_other_methods(campaign: Campaign, issued: KeyIssued) -> None:
