@@ -35,6 +35,7 @@ def test_every_endpoint(shop: Shop, issued: KeyIssued, reader: KeyIssued, settin
         settings.QUITS_BASE_URL = heard.base_url
         campaign.world = World(shop, heard, campaign.send)
         tally = campaign.run()
+        campaign.world.carry_out()
     print("\n" + tally.table())
 
     assert not tally.failures, "\n\n".join([tally.table(), *tally.failures.values()])

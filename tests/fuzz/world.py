@@ -115,6 +115,8 @@ class World:
     shop: Shop
     heard: Heard
     send: Post
+    decided: list[Good] = field(default_factory=list)
+    """Returns that were decided here; the requests that carry them out may all have been spoiled ones."""
 
     def __post_init__(self) -> None:
         adjust_points(
@@ -190,7 +192,15 @@ class World:
             now=clock.now(),
         )
         body = {"redemption_id": used["redemption_id"], "decision_id": str(decided.decision_id)}
-        return Good(path={"coupon_id": used["coupon_id"]}, body={**body, "expected_version": used["state_version"]})
+        made = Good(path={"coupon_id": used["coupon_id"]}, body={**body, "expected_version": used["state_version"]})
+        self.decided.append(made)
+        return made
+
+    def carry_out(self) -> None:
+        """Every decision once, so that the books close; 409 where a request has done so before."""
+        for made in self.decided:
+            answer = self.send("coupon_return", made)
+            assert answer.status_code in (201, 409), answer.content[:300]
 
     def coupon_void(self) -> Good:
         return Good(path={"coupon_id": self.coupon()}, body={"reason": "leaked", "expected_version": 1})
