@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from math import log10
@@ -38,38 +40,58 @@ def run(*, figures: Figures, rounds: int) -> None:
     """Seconds of each thing by size; the last size ÷ the first goes into the figures."""
     commands: Curves = {name: {} for name in (*COMMANDS, SCANNER)}
     sweeps: Curves = {name: {} for name in SWEEPS}
+    for name, ratio in _coupons(rounds, commands, sweeps):
+        figures.add(f"growth_{name.partition(',')[0]}", ratio)
     for size in SIZES:
-        _coupons(size, rounds, commands, sweeps)
         sweeps["reconciliation"][size] = _reconciliation(size)
         said = [f"{name} {curve[size] * 1e6:,.0f} µs" for name, curve in commands.items()]
         said += [f"{name} {curve[size]:.2f} s" for name, curve in sweeps.items()]
         print(f"  {size:,}: {', '.join(said)}", flush=True)
-    for name, curve in {**commands, **sweeps}.items():
-        figures.add(f"growth_{name.partition(',')[0]}", curve[SIZES[-1]] / curve[SIZES[0]])
+    for name, curve in sweeps.items():
+        figures.add(f"growth_{name}", curve[SIZES[-1]] / curve[SIZES[0]])
     target = Path(os.environ.get("QUITS_VAR", ".")) / "growth.svg"
     target.write_text(picture(commands, sweeps), encoding="utf-8")
     print(f"  {target}", flush=True)
 
 
-def _coupons(size: int, rounds: int, commands: Curves, sweeps: Curves) -> None:
-    free = held = size // 2
-    with Bench("growth", partial(fill_coupons, Coupons(free=free, held=held))) as bench:
-        pages = Cell("scan", 1, min(PAGES, held // PAGE - 1), Work(work.scan(page=PAGE), warm_up=1))
-        commands[SCANNER][size] = median(1 / bench.rate(pages) for _ in range(rounds))
-        sweeps["verify_coupons"][size] = _seconds_of_verification(bench)
-        # The commands in place, each round on coupons of its own: a copy would start cold, and a large one colder.
-        times: dict[str, list[float]] = {name: [] for name in COMMANDS}
-        for number in range(rounds):
-            for place, name in enumerate(COMMANDS):
-                step = (free if name == "lock" else held) // (FEW + work.WARM)
-                turn = number * len(COMMANDS) + place
-                if turn >= step:
-                    raise ValueError(f"coupons for {step // len(COMMANDS)} rounds")
-                first = (1 if name == "lock" else free + 1) + turn
-                command = Work(work.COMMANDS[name](first=first, stride=0, step=step))
-                times[name].append(1 / bench.in_place(Cell(name, 1, FEW, command)))
-        for name, each in times.items():
-            commands[name][size] = median(each)
+def _coupons(rounds: int, commands: Curves, sweeps: Curves) -> Iterator[tuple[str, float]]:
+    """All sizes side by side, so that a slow minute of the machine is in each of them; the ratios of every round.
+
+    The scanner runs on copies; the commands in place, each round on coupons of its own: a copy would start cold, and a
+    large one colder.
+    """
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    with ExitStack() as stack:
+        benches = {
+            size: stack.enter_context(
+                Bench(f"growth_{size}", partial(fill_coupons, Coupons(free=size // 2, held=size // 2)))
+            )
+            for size in SIZES
+        }
+        for size, bench in benches.items():
+            sweeps["verify_coupons"][size] = _seconds_of_verification(bench)
+        pages = Cell("scan", 1, min(PAGES, SIZES[0] // 2 // PAGE - 1), Work(work.scan(page=PAGE), warm_up=1))
+        for _number in range(rounds):
+            for size, bench in benches.items():
+                times[SCANNER, size].append(1 / bench.rate(pages))
+        for turn in range(rounds * len(COMMANDS)):
+            name = COMMANDS[turn % len(COMMANDS)]
+            for size, bench in benches.items():
+                times[name, size].append(1 / bench.in_place(Cell(name, 1, FEW, _scattered(name, turn, size // 2))))
+    for (name, size), each in times.items():
+        commands[name][size] = median(each)
+    for name in commands:
+        for large, small in zip(times[name, SIZES[-1]], times[name, SIZES[0]], strict=True):
+            yield name, large / small
+
+
+def _scattered(name: str, turn: int, half: int) -> Work:
+    """Every step-th free (for lock) or held coupon, another set at each turn."""
+    step = half // (FEW + work.WARM)
+    if turn >= step:
+        raise ValueError(f"coupons for {step // len(COMMANDS)} rounds")
+    first = 1 if name == "lock" else half + 1
+    return Work(work.COMMANDS[name](first=first + turn, stride=0, step=step))
 
 
 def _seconds_of_verification(bench: Bench) -> float:
