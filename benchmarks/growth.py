@@ -74,10 +74,11 @@ def _coupons(rounds: int, commands: Curves, sweeps: Curves) -> Iterator[tuple[st
         for _number in range(rounds):
             for size, bench in benches.items():
                 times[SCANNER, size].append(1 / bench.rate(pages))
-        for turn in range(rounds * len(COMMANDS)):
-            name = COMMANDS[turn % len(COMMANDS)]
-            for size, bench in benches.items():
-                times[name, size].append(1 / bench.in_place(Cell(name, 1, FEW, _scattered(name, turn, size // 2))))
+        for number in range(rounds):
+            for place, name in enumerate(COMMANDS):
+                turn = number if name == "lock" else number * (len(COMMANDS) - 1) + place - 1
+                for size, bench in benches.items():
+                    times[name, size].append(1 / bench.in_place(Cell(name, 1, FEW, _scattered(name, turn, size // 2))))
     for (name, size), each in times.items():
         commands[name][size] = median(each)
     for name in commands:
@@ -89,7 +90,7 @@ def _scattered(name: str, turn: int, half: int) -> Work:
     """Every step-th free (for lock) or held coupon, another set at each turn."""
     step = half // (FEW + work.WARM)
     if turn >= step:
-        raise ValueError(f"coupons for {step // len(COMMANDS)} rounds")
+        raise ValueError(f"coupons for {step // (len(COMMANDS) - 1)} rounds")
     first = 1 if name == "lock" else half + 1
     return Work(work.COMMANDS[name](first=first + turn, stride=0, step=step))
 

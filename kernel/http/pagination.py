@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.utils import timezone
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
+from rest_framework.views import APIView
 
 
 class KeysetPagination(CursorPagination):
@@ -20,7 +20,7 @@ class KeysetPagination(CursorPagination):
     page_size_query_param = "limit"
     ordering = ("-created_at", "-id")
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any] | None:
+    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any] | None:
         given = self.decode_cursor(request)
         if given is not None and given.position is not None:
             column = queryset.model._meta.get_field(self.ordering[0].lstrip("-"))
