@@ -158,8 +158,6 @@ def _panel(title: str, curves: Mapping[str, Mapping[int, float]]) -> str:
         decade *= 10
     parts += [f'<text x="{x(n):.1f}" y="{floor + 18}" text-anchor="middle">{n:,}</text>' for n in sizes]
     parts.append(f'<text x="{(LEFT + right) / 2:.0f}" y="{floor + 36}" text-anchor="middle" fill="#555">rows</text>')
-    names = sorted(curves, key=lambda name: -curves[name][sizes[-1]])
-    place = 0.0
     for name, colour in zip(curves, COLOURS, strict=False):
         points = " ".join(f"{x(size):.1f},{y(curves[name][size]):.1f}" for size in sizes)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
@@ -167,11 +165,18 @@ def _panel(title: str, curves: Mapping[str, Mapping[int, float]]) -> str:
             f'<circle cx="{each.split(",")[0]}" cy="{each.split(",")[1]}" r="3" fill="{colour}"/>'
             for each in points.split()
         ]
-    for name in names:
-        place = max(y(curves[name][sizes[-1]]), place + 16)
+    for name, place in _apart({name: y(curve[sizes[-1]]) for name, curve in curves.items()}, floor - 4):
         colour = COLOURS[list(curves).index(name)]
         parts.append(f'<text x="{right + 10}" y="{place + 4:.1f}" fill="{colour}">{name}</text>')
     return "".join(parts)
+
+
+def _apart(places: Mapping[str, float], lowest: float) -> Iterator[tuple[str, float]]:
+    """Labels near their curves, none over another and none below the axis."""
+    for name, place in sorted(places.items(), key=lambda item: -item[1]):
+        lowest = min(place, lowest)
+        yield name, lowest
+        lowest -= 16
 
 
 def _plain(value: float) -> str:
