@@ -1,4 +1,4 @@
-"""From the last recorded release to this one, with its data in place and traffic on it."""
+"""From each recorded release to this one, with its data in place and traffic on it."""
 
 from __future__ import annotations
 
@@ -47,14 +47,13 @@ class Recorded:
         return self.run("manage.py", *command, **more).stdout
 
 
-def newest_release() -> Path:
-    return max(recorded_in().glob("*.sql.gz"), key=lambda path: [int(part) for part in path.name.split(".")[:3]])
+def releases() -> list[Path]:
+    return sorted(recorded_in().glob("*.sql.gz"), key=lambda path: [int(part) for part in path.name.split(".")[:3]])
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Recorded]:
-    newest = newest_release()
-    (tmp_path / "release.sql").write_bytes(gzip.decompress(newest.read_bytes()))
+@pytest.fixture(params=releases(), ids=lambda path: path.name.removesuffix(".sql.gz"))
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Recorded]:
+    (tmp_path / "release.sql").write_bytes(gzip.decompress(request.param.read_bytes()))
     owner, app = os.environ["DATABASE_OWNER_URL"], os.environ["DATABASE_URL"]
     name = f"quits_upgrade_{numbers.uuid7().hex[-12:]}"
     with dumps.scratch_database(owner, name) as scratch:
