@@ -19,7 +19,7 @@ from coupons.commands.create_template import close_campaign, create_template, op
 from coupons.commands.reverse_operation import REVERSIBLE, reverse_operation
 from coupons.commands.settle_review import settle_review
 from coupons.commands.void_coupon import void_coupon
-from coupons.coupon_page import DECISION_TONES, TONES, drawn, promise_of, reasons_of
+from coupons.coupon_page import DECISION_TONES, TONES, actor_of, drawn, promise_of, reasons_of
 from coupons.legends import CAMPAIGN_TONES, CAMPAIGNS, DECISIONS
 from coupons.legends import COUPONS as STATUS_LINES
 from coupons.models import (
@@ -39,6 +39,7 @@ from coupons.models import (
     UserCoupon,
 )
 from coupons.policy_replay import Change, replay_policy
+from coupons.refusals import message_of
 from coupons.return_policy import DEFAULT_RULES
 from kernel import admin, money
 from kernel.admin import Button, Hit, QuitsAdmin, Scope, reveal
@@ -623,13 +624,13 @@ class RefusalAdmin(QuitsAdmin):
     list_display = [
         admin.when("at", gettext_lazy("When")),
         "command",
-        "code",
+        "why",
         "order_no",
         "expected_version",
         "actual_version",
-        "actual_status",
+        "met",
         admin.yes_no("token_matched", gettext_lazy("Token")),
-        "actor",
+        "who",
     ]
     list_hint = gettext_lazy("Coupon commands that were refused: what they asked, and what they met.")
     list_filter = ["command"]
@@ -639,17 +640,18 @@ class RefusalAdmin(QuitsAdmin):
     fields = [
         "coupon_link",
         "command",
+        "why",
         "code",
         "order_no",
         "expected_version",
         "actual_version",
-        "actual_status",
+        "met",
         "token_matched",
         "business_key",
-        "actor",
+        "who",
         "at",
     ]
-    readonly_fields = ["coupon_link"]
+    readonly_fields = ["coupon_link", "why", "met", "who"]
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         term = search_term.strip()
@@ -657,6 +659,19 @@ class RefusalAdmin(QuitsAdmin):
             return queryset.filter(coupon_id=UUID(term)), False
         except ValueError:
             return (queryset.filter(code=term.upper()) if term else queryset), False
+
+    @django_admin.display(description=gettext_lazy("Reason"))
+    def why(self, row: CouponRefusal) -> str:
+        return message_of(row.code)
+
+    @django_admin.display(description=gettext_lazy("It was"))
+    def met(self, row: CouponRefusal) -> str:
+        known = row.actual_status in CouponStatus.values
+        return str(CouponStatus(row.actual_status).label) if known else row.actual_status or "–"
+
+    @django_admin.display(description=gettext_lazy("Who"))
+    def who(self, row: CouponRefusal) -> str:
+        return actor_of(row.actor)
 
     @django_admin.display(description=gettext_lazy("Coupon"))
     def coupon_link(self, row: CouponRefusal) -> SafeString | str:

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from coupons.models import CouponCommand, CouponKind, CouponStatus, ReturnDecision, UserCoupon
 from coupons.queries import Timeline, TimelineEntry, get_timeline
+from coupons.refusals import message_of
 from kernel import money
 
 TONES = {
@@ -49,7 +50,20 @@ REASONS: dict[str, str | Promise] = {
     "CAMPAIGN_CLOSED": gettext_lazy("the campaign is closed"),
     "RISK_FLAGGED": gettext_lazy("the refund is flagged as a risk"),
     "REVIEWED": gettext_lazy("a person looked at it"),
+    "lease overdue": gettext_lazy("the lease ran out"),
+    "overdue": gettext_lazy("the lease ran out"),
+    "expired": gettext_lazy("the price quote ran out"),
+    "replaced": gettext_lazy("a newer price quote took its place"),
+    "reused": gettext_lazy("the pending order for the same cart goes on"),
+    "cancelled": gettext_lazy("the order was cancelled"),
+    "timeout": gettext_lazy("the order was not paid in time"),
+    "superseded": gettext_lazy("a newer order took its place"),
+    "manual": gettext_lazy("an operator closed the order"),
+    "enqueue_fail": gettext_lazy("the order could not be placed at the payment channel"),
+    "amount_mismatch": gettext_lazy("another amount was paid"),
+    "return policy": gettext_lazy("the return policy says so"),
 }
+"""Why something was decided or moved; what a person wrote stands as it is."""
 ACTORS: dict[str, str | Promise] = {
     "system": gettext_lazy("System"),
     "system:scanner": gettext_lazy("System: deadlines"),
@@ -173,7 +187,7 @@ def _facts(entry: TimelineEntry) -> list[tuple[str, str]]:
     detail = entry.detail
     facts = [(_("Order no."), entry.order_no), (_("Who"), actor_of(entry.actor))]
     if entry.kind == "refusal":
-        facts += [(_("Reason"), detail["code"]), (_("Expected version"), detail["expected_version"])]
+        facts += [(_("Reason"), message_of(detail["code"])), (_("Expected version"), detail["expected_version"])]
         if detail["token_matched"] is not None:
             facts.append((_("Token"), _("matches") if detail["token_matched"] else _("does not match")))
     elif entry.kind == "decision":
@@ -187,5 +201,5 @@ def _facts(entry: TimelineEntry) -> list[tuple[str, str]]:
         facts += [(_("Amount"), money.display(detail["amount_fen"])), (_("Reference"), entry.reference)]
     elif entry.kind != "operation":
         facts.append((_("Reference"), entry.reference))
-    facts.append((_("Reason"), detail.get("reason", "")))
+    facts.append((_("Reason"), str(REASONS.get(detail.get("reason", ""), detail.get("reason", "")))))
     return [(str(name), str(value)) for name, value in facts if value not in ("", None)]

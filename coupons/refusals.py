@@ -224,3 +224,8 @@ def refusal_of_version(attempt: Attempt, coupon: UserCoupon, *, sources: Iterabl
     if coupon.status not in sources:
         return IllegalTransition(attempt, coupon)
     return None
+
+
+def message_of(code: str) -> str:
+    """What a refusal says to people, by its code."""
+    return next((str(kind.message) for kind in CouponRefused.__subclasses__() if kind.code == code), code)

@@ -130,11 +130,14 @@ def hub() -> Hub:
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """The ASGI entry: the event stream of an order token; anything else is not here."""
+    """The ASGI entry: the event stream of an order token, and whether the process answers; nothing else is here."""
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
         return
     if scope["type"] != "http":
+        return
+    if scope["path"] == "/healthz":
+        await _answer(send, 200, {"status": "ok"}, "application/json")
         return
     found = PATH.fullmatch(scope["path"])
     if scope["method"] != "GET" or found is None:
@@ -224,7 +227,11 @@ async def _until_gone(receive: Receive) -> None:
 
 async def _refuse(send: Send, status: int, code: str) -> None:
     body = {"type": f"urn:quits:problem:{code.lower()}", "status": status, "code": code}
-    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
+    await _answer(send, status, body, "application/problem+json")
+
+
+async def _answer(send: Send, status: int, body: dict[str, Any], media_type: str) -> None:
+    headers = [(b"content-type", media_type.encode()), (b"cache-control", b"no-store")]
     if status == 503:
         headers.append((b"retry-after", b"3"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

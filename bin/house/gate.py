@@ -52,7 +52,7 @@ def _say(line: str) -> None:
 def _campaign(name: str, arguments: list[str]) -> int:
     environment.ensure(dev=True, say=_say)
     command = [str(PYTHON), "-m", CAMPAIGNS[name], *arguments]
-    if name == "faults":
+    if name == "faults" or {"-h", "--help"} & set(arguments):
         return follow(command, environment.without_recompiling(os.environ))
     directory = testbed.directory(name)
     try:

@@ -65,6 +65,11 @@ class ProblemHandler(ExceptionHandler):
             return BodyTooLarge(_("The body is too large."))
         return super().convert_known_exceptions(exc)
 
+    def report_exception(self, exc: exceptions.APIException, response: Response) -> None:
+        """A refusal is an answer, with 503 too: it is no crash, and the log must not say 500 of it."""
+        if not isinstance(exc, RefusalProblem):
+            super().report_exception(exc, response)
+
     def get_response(self, exc: exceptions.APIException, data: dict[str, Any]) -> Response:
         response = super().get_response(exc, data)
         response.content_type = MEDIA_TYPE

@@ -45,7 +45,8 @@ class QuoteCreateView(CommandView):
     @command_schema(request=s.QuoteRequest, response=s.QuotedSerializer, operation_id="quote_create")
     def post(self, request: Request) -> HttpResponse:
         """Price a cart: every share named, under the number the order will have. With a coupon it is leased for as
-        long as the quote stands. 422 DISCOUNT_EXCEEDS_GOODS, FREIGHT_SHARES_DO_NOT_ADD_UP, COUPON_NOT_APPLICABLE."""
+        long as the quote stands, and the user's own earlier quote that leased it is replaced: an order by that one is
+        409 QUOTE_REPLACED. 422 DISCOUNT_EXCEEDS_GOODS, FREIGHT_SHARES_DO_NOT_ADD_UP, COUPON_NOT_APPLICABLE."""
         body = self.body(s.QuoteRequest)
         points = body.get("points") or {}
         quoted = create_quote(
@@ -82,7 +83,9 @@ class OrdersView(CommandView, ReadView):
     @command_schema(request=s.OrderRequest, response=s.OrderedSerializer, operation_id="order_create")
     def post(self, request: Request) -> HttpResponse:
         """Make an order from a quote; with nothing to pay it is PAID at once. The token in the answer shows the order's
-        status to whoever holds it. 409 ORDER_ALREADY_PAID, QUOTE_EXPIRED; 422 OUT_OF_STOCK."""
+        status to whoever holds it. Read `order_no` from this answer: the same basket again is the pending order that is
+        there already, and another one closes it (`closed_reason` superseded). 409 ORDER_ALREADY_PAID, QUOTE_EXPIRED,
+        QUOTE_REPLACED, QUOTE_USED; 422 OUT_OF_STOCK."""
         ordered = create_order(
             merchant_id=caller(request).merchant_id,
             **self.body(s.OrderRequest),
@@ -147,7 +150,9 @@ class CancelView(CommandView):
 
     @command_schema(request=s.CancelOrderRequest, response=s.CancelledSerializer, operation_id="order_cancel")
     def post(self, request: Request, order_no: str) -> HttpResponse:
-        """The user cancels a pending order; the channel is asked first. 409 ORDER_ALREADY_PAID."""
+        """The user cancels a pending order; the channel is asked first. 409 ORDER_ALREADY_PAID. 503 GATEWAY_UNDECIDED:
+        the channel does not say whether it was paid, or a payment is just being placed; nothing changed, ask again
+        after `Retry-After` seconds."""
         cancelled = cancel_order(
             merchant_id=caller(request).merchant_id,
             order_no=order_no,

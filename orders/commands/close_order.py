@@ -22,6 +22,8 @@ from payments.models import Payment
 
 CHECK_BACKOFF_SECONDS = (10, 30, 60, 120, 300, 600)
 ALARM_AFTER_TRIES = 3
+ROUNDS = 5
+"""So often an order's payments are asked about at once, when clients place them again meanwhile."""
 
 
 class GatewayUndecided(Refusal):
@@ -85,7 +87,33 @@ def end_pending(
     note: str = "",
     prepay_answered: bool = False,
 ) -> OrderEnded:
-    """Close and cancel share this: ask, then end, or settle, or wait."""
+    """Close and cancel share this: ask, then end, or settle, or wait. A payment that was placed anew in between is
+    asked about again, so often and no more."""
+    for _round in range(ROUNDS):
+        ended = _ask_and_end(
+            order_id=order_id,
+            edge=edge,
+            now=now,
+            actor=actor,
+            closed_reason=closed_reason,
+            note=note,
+            prepay_answered=prepay_answered,
+        )
+        if ended.detail != PaymentMovedOn.code:
+            break
+    return ended
+
+
+def _ask_and_end(
+    *,
+    order_id: UUID,
+    edge: Edge,
+    now: datetime,
+    actor: Actor,
+    closed_reason: str,
+    note: str,
+    prepay_answered: bool,
+) -> OrderEnded:
     order = _read(order_id)
     if order.status != Order.Status.PENDING:
         return _told(order, Ending.ALREADY)

@@ -27,6 +27,8 @@ from payments.registry import gateway_for
 PAID_THERE = ("ORDERPAID", "ACQ.TRADE_HAS_SUCCESS")
 TOO_LITTLE = ("NOT_ENOUGH_BALANCE",)
 """Our own wallet's no: nothing is wrong with the order, the buyer may top up and pay it."""
+ENDING = ("CLOSED",)
+"""Our own wallet's no to a number that we have closed: somebody is just ending the order, and says why."""
 
 
 class OrderNotPayable(Refusal):
@@ -147,7 +149,7 @@ def _begin(
     try:
         return order, begin_prepay(payment_id=opened.payment_id, now=now)
     except IllegalTransition as refusal:
-        raise OrderNotPayable(order_no=order_no, **refusal.data) from refusal
+        raise _too_late(order) from refusal
 
 
 def _place(order: Order, begun: PrepayBegun, *, payer_ref: str, now: datetime) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def _place(order: Order, begun: PrepayBegun, *, payer_ref: str, now: datetime) -
     _settle_on_the_spot(begun, prepaid, now=now)
     if finished.status == Payment.Status.CLOSED:
         _withdraw(gateway, begun, now=now)
-        raise OrderNotPayable(order_no=order.order_no, status=Order.objects.get(id=order.id).status)
+        raise _too_late(order)
     return dict(prepaid.client_params)
 
 
@@ -203,6 +205,8 @@ def _refused(order: Order, begun: PrepayBegun, refused: ChannelRefused, *, now: 
     payment = Payment.objects.select_related("account").get(id=begun.payment_id)
     if refused.code in TOO_LITTLE:
         raise BalanceTooLow(order_no=order.order_no) from refused
+    if refused.code in ENDING:
+        raise _too_late(order) from refused
     if refused.code in PAID_THERE:
         settle_charge(payment_id=payment.id, heard=ask(payment, now=now), now=now)
     else:
@@ -218,6 +222,14 @@ def _refused(order: Order, begun: PrepayBegun, refused: ChannelRefused, *, now: 
         raise OrderAlreadyPaid(order_no=order.order_no, status=order.status)
     if order.status == Order.Status.PENDING:
         raise ChannelAway(order_no=order.order_no, retry_after_seconds=10)
+
+
+def _too_late(order: Order) -> Refusal:
+    """Somebody was faster: paid it, or is just ending it."""
+    now_is = Order.objects.get(id=order.id)
+    if now_is.status in Order.PAID_OR_LATER:
+        return OrderAlreadyPaid(order_no=now_is.order_no, status=now_is.status)
+    return OrderNotPayable(order_no=now_is.order_no, status=now_is.status, closed_reason=now_is.closed_reason)
 
 
 def _description(order: Order) -> str:

@@ -1,5 +1,6 @@
 """What a deployment is made of fits what the product is: compose.yaml, the image, alarms and their pages, settings."""
 
+import asyncio
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import yaml
 from django.test import Client
 
 from config.schedule import BEAT_SCHEDULE
+from orders.stream import application
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = [
@@ -65,6 +67,24 @@ def test_our_services_are_hardened_and_wait_for_the_migration() -> None:
     image = (ROOT / "Dockerfile").read_text()
     assert image.index("\nUSER quits\n") < image.index("\nCMD ")
     assert "--require-hashes" in image and "HEALTHCHECK" in image
+
+
+def test_what_the_health_checks_ask_for_is_there(client: Client, transactional_db: None) -> None:
+    """The web by WSGI, the stream by its own application: its check asked for a page that it did not have."""
+    asked = {name: COMPOSE["services"][name]["healthcheck"]["test"] for name in ("web", "stream")}
+    assert asked["web"][1:4] == ["python", "deploy/healthy.py", "/readyz"]
+    assert client.get("/readyz").status_code == 200
+    assert asked["stream"][1:] == ["python", "deploy/healthy.py", "/healthz", "8001"]
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing to read")
+
+    asyncio.run(application({"type": "http", "method": "GET", "path": asked["stream"][3]}, receive, send))
+    assert sent[0]["status"] == 200
 
 
 def test_the_commands_are_those_that_bin_up_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The balance channel end to end over the API: topped up, paid on the spot, refunded; never another's money."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ from payments.gateway import Channel, RefundFact, RefundState
 from payments.models import Payment, RefundRequest
 from tests.aftersales.backend import Backend
 from tests.aftersales.build import MERCHANT
-from tests.orders.factories import ADDRESS, Shop, drain, order_of, payment_of, stock_of
+from tests.orders.factories import ADDRESS, Shop, drain, order_of, payment_of, race, stock_of
 from tests.orders.test_api import LINES, refusal
 from tests.orders.test_chaos import send_refunds
 
@@ -140,6 +141,31 @@ def test_too_little_leaves_the_order_free_to_end_at_once(backend: Backend, rich:
     with pytest.raises(WalletRefused, match="CLOSED"):
         LedgerWallet(rich.id).charge(number=payment.out_trade_no, owner="user-1", amount_fen=31000, now=rich.now)
     assert balance() == 31000
+
+
+@pytest.mark.parametrize("is_enough", [False, True])
+def test_paying_and_cancelling_at_once(rich: Shop, is_enough: bool) -> None:
+    """No channel is in between, so nobody is told to come back: the order is paid or cancelled, by who asked for it."""
+    for number in range(4):
+        if is_enough:
+            top_up_wallet(
+                merchant_id=rich.id, user_id="user-1", amount_fen=31000, reference=f"more-{number}", now=rich.now
+            )
+        ordered = rich.order(pay_method="balance")
+        pays = [partial(rich.pay, ordered, payer_ref="") for _ in range(4)]
+        cancels = [partial(rich.cancel, ordered) for _ in range(4)]
+        before = balance()
+
+        results = race(*pays, *cancels)
+
+        paid, cancelled = results[:4], results[4:]
+        order = order_of(ordered)
+        assert order.status in ((10, 50) if is_enough else (50,)), (order.status, order.closed_reason, results)
+        said = {getattr(result, "code", "ok") for result in cancelled}
+        assert said == ({"ORDER_ALREADY_PAID"} if order.status == 10 else {"ok"}), results
+        allowed = {"ok", "ORDER_ALREADY_PAID"} if order.status == 10 else {"NOT_ENOUGH_BALANCE", "ORDER_NOT_PAYABLE"}
+        assert {getattr(result, "code", "ok") for result in paid} <= allowed, results
+        assert before - balance() == (order.payable_fen if order.status == 10 else 0)
 
 
 def test_other_channels_need_a_payer(backend: Backend, rich: Shop) -> None:
