@@ -69,7 +69,7 @@ def test_the_life_of_a_coupon_is_drawn(incident, now, live_server, page: Page, l
     expect(page.locator("[data-timeline] [data-kind=gap]")).to_have_count(0)
     versions = page.locator("[data-kind=operation]").evaluate_all("rows => rows.map(row => row.dataset.version)")
     assert versions == ["1", "2", "3", "4", "5", "6", "7"]
-    expect(page.locator("[data-timeline]")).to_contain_text("TOKEN_MISMATCH")
+    expect(page.locator("[data-timeline]")).to_contain_text("锁定令牌与当前持有者不符")
     expect(page.locator("body")).to_contain_text("满 ¥300.00 减 ¥50.00")
     assert "user-1" not in page.locator(".cp-head").inner_text(), "masked until revealed"
     shot("coupon-timeline-zh")

@@ -419,8 +419,8 @@ def test_killed_and_run_again(transactional_db, process: Running, channel: Simul
     trading = Books.open(simulator=channel, account=account, before=yesterday)
     order = trading.sale(now=at(10, day=yesterday))
     claim = trading.refund(order, now=at(14, day=yesterday))
-    late = trading.claim(order, line_no=1, now=at(15, day=yesterday))
     midnight = at(0, day=yesterday + timedelta(days=1))  # the real clock is never a day past it: not "refunding long"
+    late = trading.claim(order, line_no=1, now=midnight - timedelta(seconds=2))
     trading.shop.refund(late, to="PROCESSING", now=midnight - timedelta(seconds=1))
     number = f"{claim.after_sales_no}-0"
     channel.fault("wechat.tradebill", "bill_omit", times=-1, number=number)
