@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,9 @@ def test_what_the_health_checks_ask_for_is_there(client: Client, transactional_d
     async def receive() -> Any:
         raise AssertionError("nothing to read")
 
-    asyncio.run(application({"type": "http", "method": "GET", "path": asked["stream"][3]}, receive, send))
+    scope = {"type": "http", "method": "GET", "path": asked["stream"][3]}
+    with ThreadPoolExecutor(1) as thread:  # a browser test of the same process may have left its loop running
+        thread.submit(lambda: asyncio.run(application(scope, receive, send))).result(10)  # type: ignore[arg-type]
     assert sent[0]["status"] == 200
 
 
