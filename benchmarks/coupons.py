@@ -225,8 +225,8 @@ def size(*, figures: Figures, rounds: int) -> None:
             print(f"  round {number + 1}", flush=True)
             for place, (name, command) in enumerate(work.COMMANDS.items()):
                 turn = place + 4 * number
-                near = Work(command(**_scattered(name, turn, SMALL, SMALL)))
-                far = Work(command(**_scattered(name, turn, HUGE - HUGE_HELD, HUGE_HELD)))
+                near = Work(command(**scattered(name, turn, SMALL, SMALL)))
+                far = Work(command(**scattered(name, turn, HUGE - HUGE_HELD, HUGE_HELD)))
                 few = few_rows.in_place(Cell(name, 1, FEW, near))
                 huge = huge_rows.in_place(Cell(name, 1, FEW, far))
                 print(f"    {name}: {1e6 / few:,.0f} µs, {1e6 / huge:,.0f} µs among {HUGE:,}", flush=True)
@@ -235,7 +235,7 @@ def size(*, figures: Figures, rounds: int) -> None:
         figures.values["latency_5m_vs_10k"] = figures.values[f"latency_5m_vs_10k_{worst}"]
 
 
-def _scattered(name: str, turn: int, free: int, held: int) -> dict[str, int]:
+def scattered(name: str, turn: int, free: int, held: int) -> dict[str, int]:
     """Every step-th free (for lock) or held coupon, a different set at each turn."""
     first, count = (1, free) if name == "lock" else (free + 1, held)
     step = count // (FEW + work.WARM)

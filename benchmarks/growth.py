@@ -20,6 +20,7 @@ from statistics import median
 from benchmarks.coupon_cells import work
 from benchmarks.coupon_cells.rows import Wanted as Coupons
 from benchmarks.coupon_cells.rows import fill as fill_coupons
+from benchmarks.coupons import FEW, scattered
 from benchmarks.harness import Bench, Cell, Figures, Work, switch_database
 from benchmarks.reconciliation_cells.rows import DAY
 from benchmarks.reconciliation_cells.rows import Wanted as Orders
@@ -29,7 +30,6 @@ from demo.shop import day_at
 from reconciliation.commands.run_reconciliation import run_reconciliation
 
 SIZES = tuple(int(os.environ.get("BENCH_LARGE", "1000000")) // part for part in (100, 10, 1))
-FEW = 300
 PAGE, PAGES = 500, 8
 COMMANDS, SCANNER = ("lock", "renew", "redeem", "release"), "scanner, 500 rows"
 SWEEPS = ("verify_coupons", "reconciliation")
@@ -78,21 +78,13 @@ def _coupons(rounds: int, commands: Curves, sweeps: Curves) -> Iterator[tuple[st
             for place, name in enumerate(COMMANDS):
                 turn = number if name == "lock" else number * (len(COMMANDS) - 1) + place - 1
                 for size, bench in benches.items():
-                    times[name, size].append(1 / bench.in_place(Cell(name, 1, FEW, _scattered(name, turn, size // 2))))
+                    command = Work(work.COMMANDS[name](**scattered(name, turn, size // 2, size // 2)))
+                    times[name, size].append(1 / bench.in_place(Cell(name, 1, FEW, command)))
     for (name, size), each in times.items():
         commands[name][size] = median(each)
     for name in commands:
         for large, small in zip(times[name, SIZES[-1]], times[name, SIZES[0]], strict=True):
             yield name, large / small
-
-
-def _scattered(name: str, turn: int, half: int) -> Work:
-    """Every step-th free (for lock) or held coupon, another set at each turn."""
-    step = half // (FEW + work.WARM)
-    if turn >= step:
-        raise ValueError(f"coupons for {step // (len(COMMANDS) - 1)} rounds")
-    first = 1 if name == "lock" else half + 1
-    return Work(work.COMMANDS[name](first=first + turn, stride=0, step=step))
 
 
 def _seconds_of_verification(bench: Bench) -> float:

@@ -1,5 +1,6 @@
 """Close: the system ends a pending order, after asking the channel whether it was paid."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -90,30 +91,15 @@ def end_pending(
     """Close and cancel share this: ask, then end, or settle, or wait. A payment that was placed anew in between is
     asked about again, so often and no more."""
     for _round in range(ROUNDS):
-        ended = _ask_and_end(
-            order_id=order_id,
-            edge=edge,
-            now=now,
-            actor=actor,
-            closed_reason=closed_reason,
-            note=note,
-            prepay_answered=prepay_answered,
-        )
-        if ended.detail != PaymentMovedOn.code:
-            break
-    return ended
+        with suppress(PaymentMovedOn):
+            return _ask_and_end(order_id, edge, now, actor, closed_reason, note, prepay_answered)
+    return _told(_read(order_id), Ending.UNDECIDED, PaymentMovedOn.code)
 
 
 def _ask_and_end(
-    *,
-    order_id: UUID,
-    edge: Edge,
-    now: datetime,
-    actor: Actor,
-    closed_reason: str,
-    note: str,
-    prepay_answered: bool,
+    order_id: UUID, edge: Edge, now: datetime, actor: Actor, closed_reason: str, note: str, prepay_answered: bool
 ) -> OrderEnded:
+    """Raises PaymentMovedOn."""
     order = _read(order_id)
     if order.status != Order.Status.PENDING:
         return _told(order, Ending.ALREADY)
@@ -146,7 +132,7 @@ def _ask_and_end(
                 now=now,
                 prepay_answered=prepay_answered,
             )
-    except (PaymentMovedOn, PrepayInFlight) as refusal:
+    except PrepayInFlight as refusal:
         return _told(_read(order_id), Ending.UNDECIDED, refusal.code)
     return _told(_read(order_id), Ending.ENDED)
 

@@ -186,12 +186,6 @@ def test_what_is_no_stream_is_refused(shop: Shop) -> None:
     assert refused(ordered.order_token, method="POST").status == 405
 
 
-def test_the_process_says_that_it_answers() -> None:
-    """What compose.yaml's health check of the stream asks for."""
-    asked = refused("", path="/healthz")
-    assert (asked.status, json.loads(asked.text)) == (200, {"status": "ok"})
-
-
 def test_a_terminal_order_gets_one_frame_and_the_end(shop: Shop) -> None:
     ordered = shop.order()
     cancel_order(merchant_id=shop.id, order_no=ordered.order_no, user_id="user-1", key=shop.key(), now=shop.now)
